@@ -79,7 +79,7 @@ def master(tmp_path: Path) -> Path:
     """A store with one file of messages."""
     with MessageStore(tmp_path / "master", **SMALL) as store:  # type: ignore[arg-type]
         for n in range(300):
-            store.log.put_message(Message("orders", f"{n}".encode() * 9, f"KEYS\x01k{n}"))
+            store.log.put_messages([Message("orders", f"{n}".encode() * 9, f"KEYS\x01k{n}")])
     return tmp_path / "master"
 
 

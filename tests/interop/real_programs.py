@@ -7,6 +7,7 @@ All of them listen on loopback only, on ports that were free, with little memory
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from dledger.datasource.java import ensure_java
 
@@ -105,6 +106,12 @@ class Running:
         with log.open("ab") as output:
             self.process = subprocess.Popen(command, stderr=output, **{"stdout": output, **options})
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def printed(self, text: str) -> None:
         """Return once the program has said this."""
         eventually(text, lambda: self.alive() and text in self.log.read_text(errors="replace"))
@@ -117,11 +124,14 @@ class Running:
 
     def stop(self) -> None:
         """End it as an operator would: brokers write down where they are."""
-        self.process.terminate()
+        self._end()
         try:
             self.process.wait(PATIENCE)
         finally:
             self.kill()
+
+    def _end(self) -> None:
+        self.process.terminate()
 
     def kill(self) -> None:
         """SIGKILL, if it still runs."""
@@ -155,14 +165,10 @@ class Talker(Running):
             raise RuntimeError(answer["error"])
         return answer["answer"]
 
-    def stop(self) -> None:
+    def _end(self) -> None:
         """The end of its input is the end of it."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        try:
-            self.process.wait(PATIENCE)
-        finally:
-            self.kill()
 
 
 class Broker(Running):
@@ -187,10 +193,8 @@ class Broker(Running):
             **settings,
         }
         config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        log = programs.folder / f"{name}-{programs.number()}.log"
-        super().__init__(
-            programs.java("org.apache.rocketmq.broker.BrokerStartup", "-c", str(config)), log
-        )
+        command = programs.java("org.apache.rocketmq.broker.BrokerStartup", "-c", str(config))
+        super().__init__(command, programs.log(name))
         try:
             self.printed("boot success")
         except BaseException:
@@ -207,8 +211,8 @@ class Client(Talker):
 
     def __init__(self, programs: Programs, broker: Broker) -> None:
         self.broker = broker
-        log = programs.folder / f"client-{programs.number()}.log"
-        super().__init__(programs.java("Messages", programs.name_server), log)
+        command = programs.java("Messages", programs.name_server)
+        super().__init__(command, programs.log("client"))
         eventually("a master", lambda: self.ask("master", broker=broker.address))
 
     def create_topic(self, topic: str, queues: int) -> None:
@@ -225,15 +229,13 @@ class Client(Talker):
     def pull(self, topic: str, queue: int, tags: str = "*") -> list[dict[str, Any]]:
         """Every message of a queue that has these tags, by the names of
         `dledger.rocketmq.columns.commit_log.SCHEMA`; times in milliseconds."""
-        return _decoded(
-            self.ask("pull", broker=self.broker.name, topic=topic, queue=queue, tags=tags)
-        )
+        of = {"broker": self.broker.name, "topic": topic, "queue": queue}
+        return _decoded(self.ask("pull", **of, tags=tags))
 
     def offset_at(self, topic: str, queue: int, time_ms: int) -> int:
         """Offset of the first message of a queue that was stored then or later."""
-        return int(
-            self.ask("offset", broker=self.broker.name, topic=topic, queue=queue, time=time_ms)
-        )
+        of = {"broker": self.broker.name, "topic": topic, "queue": queue}
+        return int(self.ask("offset", **of, time=time_ms))
 
     def query(self, topic: str, key: str) -> list[dict[str, Any]]:
         """The messages with a key, by the broker's index."""
@@ -260,8 +262,7 @@ class Ledger(Talker):
             "mappedFileSizeForEntryData": file_bytes,
             **settings,
         }
-        log = programs.folder / f"ledger-{programs.number()}.log"
-        super().__init__(programs.java("Entries", json.dumps(config)), log)
+        super().__init__(programs.java("Entries", json.dumps(config)), programs.log("ledger"))
         self.state = eventually("a leader", self._settled)
 
     def _settled(self) -> dict[str, Any] | None:
@@ -271,12 +272,8 @@ class Ledger(Talker):
     def entries(self) -> list[dict[str, Any]]:
         """Every entry, by the names of `dledger.rocketmq.columns.entries.ENTRY_SCHEMA`."""
         state = self.ask("state")
-        return _decoded(
-            [
-                self.ask("get", index=index)
-                for index in range(max(0, state["begin"]), state["end"] + 1)
-            ]
-        )
+        indexes = range(max(0, state["begin"]), state["end"] + 1)
+        return _decoded([self.ask("get", index=index) for index in indexes])
 
     def append(self, body: bytes) -> dict[str, Any]:
         answer: dict[str, Any] = self.ask("append", body=base64.b64encode(body).decode())
@@ -291,7 +288,7 @@ class Programs:
         """``flags``: of the virtual machines."""
         self.folder = folder
         self._flags = (*flags, *OPEN)
-        self._numbers = 0
+        self._numbers = itertools.count(1)
         self._jars = jars
         self._name_server: Running | None = None
         self._port = free_port()
@@ -303,18 +300,8 @@ class Programs:
         assert compiler is not None, (
             "no javac; on Debian and Ubuntu: apt install openjdk-17-jdk-headless"
         )
-        command = [
-            compiler,
-            "--release",
-            "17",
-            "-nowarn",
-            "-cp",
-            f"{jars}/*",
-            "-d",
-            str(classes),
-            *sources,
-        ]
-        subprocess.run(command, check=True)
+        flags = ("--release", "17", "-nowarn", "-cp", f"{jars}/*", "-d", str(classes))
+        subprocess.run([compiler, *flags, *sources], check=True)
         (folder / "conf").mkdir()
         for name in ("conf/logback_namesrv.xml", "conf/logback_broker.xml", "classes/logback.xml"):
             (folder / name).write_text(LOGGING)
@@ -325,10 +312,9 @@ class Programs:
         home = (f"-Drocketmq.home.dir={self.folder}", f"-Duser.home={self.folder}")
         return [str(self._bin / "java"), *self._flags, *home, "-cp", path, main, *arguments]
 
-    def number(self) -> int:
-        """Another one each time, for the names of files."""
-        self._numbers += 1
-        return self._numbers
+    def log(self, name: str) -> Path:
+        """A file for what a program says, another one each time."""
+        return self.folder / f"{name}-{next(self._numbers)}.log"
 
     @property
     def name_server(self) -> str:

@@ -33,30 +33,16 @@ def run(*words: str) -> str:
 def serving(real: Any, programs: Any, node: Path) -> Iterator[Client]:
     """A node of dledger in a process of its own, and a client of it."""
     (port,) = free_ports("127.0.0.1", 1)
-    settings = (
-        "commit_log=rocketmq",
-        f"segment_bytes={real.FILE_BYTES}",
-        f"max_body_bytes={real.FILE_BYTES // 2}",
-        f"index_file_bytes={INDEX_BYTES}",
-    )
-    command = [
-        sys.executable,
-        "-m",
-        "dledger",
-        "serve",
-        "--self-id",
-        "n0",
-        "--peers",
-        f"n0-127.0.0.1:{port}",
-    ]
-    command += ["--dir", str(node), *(word for one in settings for word in ("--set", one))]
-    running = real.Running(command, programs.folder / f"node-{programs.number()}.log")
-    try:
-        with Client(f"127.0.0.1:{port}") as client:
-            yield client
-        running.stop()
-    finally:
-        running.kill()
+    size = real.FILE_BYTES
+    words = f"serve --self-id n0 --peers n0-127.0.0.1:{port} --set commit_log=rocketmq"
+    words += f" --set segment_bytes={size} --set max_body_bytes={size // 2}"
+    words += f" --set index_file_bytes={INDEX_BYTES} --dir"
+    command = [sys.executable, "-m", "dledger", *words.split(), str(node)]
+    with (
+        real.Running(command, programs.log("node")),
+        Client(f"127.0.0.1:{port}") as client,
+    ):
+        yield client
 
 
 def queue(client: Client, topic: str, queue_id: int) -> list[Message]:
@@ -77,23 +63,9 @@ def plain(
 ) -> tuple[Path, int, dict[Any, dict[str, Any]]]:
     """A store that a broker wrote, its port, and what its consumer pulled."""
     store, port = tmp_path_factory.mktemp("adopted") / "store", real.free_port()
-    broker = real.Broker(programs, "adopted", store, port)
-    try:
-        client = broker.client()
-        try:
-            traffic.send_all_kinds(client, 300)
-            real.eventually(
-                "the delayed messages", lambda: traffic.is_all_delivered(traffic.rows(store))
-            )
-            ours = traffic.by_place(traffic.rows(store))
-            served = real.eventually(
-                "all to be pulled", lambda: traffic.served(client, ours, at_least=len(ours))
-            )
-        finally:
-            client.stop()
-    finally:
-        broker.stop()
-    return store, port, served
+    with real.Broker(programs, "adopted", store, port) as broker, broker.client() as client:
+        traffic.send_all_kinds(client, 300)
+        return store, port, traffic.written(real, client, store)
 
 
 def test_an_adopted_store_goes_over_the_border_and_back_to_a_broker(
@@ -133,48 +105,28 @@ def test_an_adopted_store_goes_over_the_border_and_back_to_a_broker(
     assert len(both) == len(old) + 120
     traffic.assert_same({place: both[place] for place in old}, old)
 
-    report = json.loads(
-        run(
-            "export",
-            str(out),
-            "--format",
-            "dledger",
-            "--node",
-            str(adopted / "dledger-n0"),
-            "--messages",
-        )
-    )
-    assert report["moved"] == 120
+    node = ("--format", "dledger", "--node", str(adopted / "dledger-n0"), "--messages")
+    assert json.loads(run("export", str(out), *node))["moved"] == 120
     exported = traffic.by_place(traffic.rows(out))
     traffic.assert_same({place: exported[place] for place in old}, old)
     assert {place: one["body"] for place, one in exported.items()} == {
         p: one["body"] for p, one in both.items()
     }
-    broker = real.Broker(programs, "adopted", out, port, **real.DEFAULTS, **real.in_ledger_mode())
-    try:
-        client = broker.client()
-        try:
-            served = real.eventually(
-                "all to be pulled", lambda: traffic.served(client, exported, len(exported))
-            )
-            traffic.assert_same(served, exported)
-            assert [one["body"] for one in client.query("orders", "g20")] == [
-                exported_body(exported, "g20")
-            ]
-            assert [one["body"] for one in client.query("orders", "packed3")]
-            client.send(
-                [
-                    {"topic": "orders", "queue": n % 3, "body": b"back %d" % n * 99}
-                    for n in range(60)
-                ]
-            )
-            again = real.eventually(
-                "the new ones", lambda: traffic.served(client, exported, len(exported) + 60)
-            )
-        finally:
-            client.stop()
-    finally:
-        broker.stop()
+    settings = {**real.DEFAULTS, **real.in_ledger_mode()}
+    with (
+        real.Broker(programs, "adopted", out, port, **settings) as broker,
+        broker.client() as client,
+    ):
+        traffic.assert_same(traffic.all_served(real, client, exported), exported)
+        (found,) = client.query("orders", "g20")
+        (wanted,) = [one for one in exported.values() if one["keys"] == "g20"]
+        assert found["body"] == wanted["body"]
+        assert [one["body"] for one in client.query("orders", "packed3")]
+        bodies = [b"back %d" % n * 99 for n in range(60)]
+        client.send(
+            {"topic": "orders", "queue": n % 3, "body": body} for n, body in enumerate(bodies)
+        )
+        again = traffic.all_served(real, client, exported, 60)
     traffic.assert_same(traffic.by_place(traffic.rows(out)), again)
     for queue_id in range(3):
         ours = sorted(place[2] for place in again if place[:2] == ("orders", queue_id))
@@ -193,27 +145,21 @@ def test_old_log_is_closed_as_by_real_broker_and_refused_while_it_runs(
     words = ("--self-id", "n0", "--index-file-bytes", str(INDEX_BYTES), "--yes")
     run("rocketmq", "adopt", str(store), *words, "--to", str(ours))
     copy_store(store, theirs)
-    broker = real.Broker(programs, "adopted", theirs, port, **real.in_ledger_mode("n7"))
-    try:
+    with real.Broker(programs, "adopted", theirs, port, **real.in_ledger_mode("n7")):
         refused = CliRunner().invoke(
             main, ["rocketmq", "adopt", str(theirs), *words], standalone_mode=False
         )
         assert isinstance(refused.exception, PathError)
         assert "is in use: a broker" in str(refused.exception)
         (data,) = (theirs / "dledger-n7" / "data").iterdir()
-    finally:
-        broker.stop()
-    logs = [sorted((root / "commitlog").iterdir()) for root in (ours, theirs)]
-    assert [path.name for path in logs[0]] == [path.name for path in logs[1]]
-    assert [path.read_bytes() for path in logs[0]] == [path.read_bytes() for path in logs[1]]
+    logs = [
+        {path.name: path.read_bytes() for path in (root / "commitlog").iterdir()}
+        for root in (ours, theirs)
+    ]
+    assert logs[0] == logs[1]
     assert [path.name for path in (ours / "dledger-n0" / "data").iterdir()] == [data.name]
     refused = CliRunner().invoke(
         main, ["rocketmq", "adopt", str(theirs), *words], standalone_mode=False
     )
     assert "of a broker in DLedger mode" in str(refused.exception)
     traffic.assert_same(traffic.by_place(traffic.rows(ours)), old)
-
-
-def exported_body(messages: dict[Any, dict[str, Any]], key: str) -> bytes:
-    (found,) = [one["body"] for one in messages.values() if one["keys"] == key]
-    return bytes(found)

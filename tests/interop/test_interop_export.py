@@ -20,6 +20,7 @@ from dledger.rocketmq.format.message import Message
 FIRST = 1_790_000_000_000
 """When the first record was made, in milliseconds."""
 PARTITIONS = 2
+ONE_NODE: Any = {"replicas": 1, "segment_bytes": 16 << 20, "index_file_bytes": 1 << 20}
 
 
 def record(partition: int, n: int) -> dict[str, Any]:
@@ -33,36 +34,26 @@ def record(partition: int, n: int) -> dict[str, Any]:
         "born_timestamp": FIRST + 10 * n + partition,
         "tags": ("new", "größe", "paid")[n % 3],
     }
-    return {
-        **message,
-        "properties": {"KEYS": message["keys"], "TAGS": message["tags"], "größe": f"{n} 🚀"},
-    }
+    properties = {"KEYS": message["keys"], "TAGS": message["tags"], "größe": f"{n} 🚀"}
+    return {**message, "properties": properties}
 
 
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: Any) -> Iterator[tuple[str, Path]]:
     """A group with a topic: its address, and the directory of its only node."""
     path = tmp_path_factory.mktemp("group") / "log"
-    with EmbeddedGroup(
-        path, replicas=1, segment_bytes=16 << 20, index_file_bytes=1 << 20
-    ) as running:
+    with EmbeddedGroup(path, **ONE_NODE) as running:
         with Client(running.bootstrap_servers) as client:
             client.create_topic("orders", PARTITIONS)
             for partition in range(PARTITIONS):
                 rows = [record(partition, n) for n in range(150)]
+                others = [list(row["properties"].items())[1:] for row in rows]  # no KEYS
                 client.append(
                     "orders",
                     [row["body"] for row in rows],
                     partition=partition,
                     keys=[row["keys"].encode() for row in rows],
-                    headers=[
-                        [
-                            (name, value.encode())
-                            for name, value in row["properties"].items()
-                            if name != "KEYS"
-                        ]
-                        for row in rows
-                    ],
+                    headers=[[(name, text.encode()) for name, text in one] for one in others],
                     timestamps=[1000 * row["born_timestamp"] for row in rows],
                 )
         yield running.bootstrap_servers, path / "n0"
@@ -82,24 +73,20 @@ def goes_on(
     were exported, and some that were sent to it. The same are read here."""
     settings = real.in_ledger_mode() if mode == "dledger" else {}
     exported = traffic.by_place(traffic.rows(store))
-    broker = real.Broker(programs, store.parent.name, store, port, **real.DEFAULTS, **settings)
-    try:
-        client = broker.client()
-        try:
-            traffic.assert_same(exported, traffic.pulled(client, exported))
-            assert_found(client, list(exported.values()))
-            new = [
-                {"topic": "orders", "queue": n % 2, "body": b"new %d" % n * 500, "keys": "new"}
-                for n in range(60)
-            ]
-            client.send(new)
-            served = real.eventually(
-                "the new ones", lambda: traffic.served(client, exported, len(exported) + len(new))
-            )
-        finally:
-            client.stop()
-    finally:
-        broker.stop()
+    settings |= real.DEFAULTS
+    name = store.parent.name
+    with (
+        real.Broker(programs, name, store, port, **settings) as broker,
+        broker.client() as client,
+    ):
+        traffic.assert_same(exported, traffic.pulled(client, exported))
+        assert_found(client, list(exported.values()))
+        new = [
+            {"topic": "orders", "queue": n % 2, "body": b"new %d" % n * 500, "keys": "new"}
+            for n in range(60)
+        ]
+        client.send(new)
+        served = traffic.all_served(real, client, exported, len(new))
     traffic.assert_same(traffic.by_place(traffic.rows(store)), served)
     traffic.assert_same(exported, {place: served[place] for place in exported})
     return dict(served)
@@ -108,9 +95,8 @@ def goes_on(
 def assert_found(client: Any, exported: list[dict[str, Any]]) -> None:
     """The broker finds messages by key, which takes the index, by tag, whose code is in the queue,
     and by time."""
-    assert client.query("orders", "k21") == [
-        one for one in exported if "k21" in one["keys"].split(" ")
-    ]
+    with_key = [one for one in exported if "k21" in one["keys"].split(" ")]
+    assert client.query("orders", "k21") == with_key
     queue = [one for one in exported if one["queue_id"] == 0]
     assert client.pull("orders", 0, "größe") == [one for one in queue if one["tags"] == "größe"]
     middle = queue[len(queue) // 2]
@@ -122,16 +108,7 @@ def test_broker_opens_exported_topic_and_consumer_pulls_every_record(
     group: tuple[str, Path], programs: Any, real: Any, traffic: Any, tmp_path: Path, mode: str
 ) -> None:
     port, store = real.free_port(), tmp_path / "store"
-    words = (
-        "--format",
-        mode,
-        "-b",
-        group[0],
-        "--topic",
-        "orders",
-        "--file-size",
-        str(real.FILE_BYTES),
-    )
+    words = f"--format {mode} -b {group[0]} --topic orders --file-size {real.FILE_BYTES}".split()
     assert export(store, *words, "--broker", f"127.0.0.1:{port}")["messages"] == 300
     served = goes_on(real, traffic, programs, store, port, mode)
     for partition in range(PARTITIONS):
@@ -190,13 +167,10 @@ def test_ledger_server_reads_all_exported_entries_and_appends_behind(
     export(store, "--format", "dledger", "--file-size", str(real.FILE_BYTES), *words)
     exported = traffic.entries(store / "dledger-n0")
     assert len(exported) >= (300 if what == "topic" else 3)
-    server = real.Ledger(programs, store)
-    try:
+    with real.Ledger(programs, store) as server:
         assert server.entries() == exported
         answer = server.append(b"one more")
         assert (answer["code"], answer["index"]) == (200, exported[-1]["entry_index"] + 1)
-    finally:
-        server.stop()
     after = traffic.entries(store / "dledger-n0")
     assert (after[:-1], after[-1]["body"]) == (exported, b"one more")
 
@@ -206,9 +180,7 @@ def stopped(tmp_path: Path) -> Path:
     """The directory of a node that has three records of very different sizes, and does not run."""
     path = tmp_path / "log"
     with (
-        EmbeddedGroup(
-            path, replicas=1, segment_bytes=16 << 20, index_file_bytes=1 << 20
-        ) as running,
+        EmbeddedGroup(path, **ONE_NODE) as running,
         Client(running.bootstrap_servers) as client,
     ):
         client.create_topic("t")

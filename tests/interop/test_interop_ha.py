@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +31,10 @@ def start(programs: Any, real: Any) -> Iterator[Callable[..., Any]]:
     running = []
 
     def started(*words: str) -> Any:
-        sizes = (
-            "mappedFileSizeCommitLog",
-            "mappedFileSizeConsumeQueue",
-            "maxHashSlotNum",
-            "maxIndexNum",
-        )
+        sizes = ("mappedFileSizeCommitLog", *real.DEFAULTS)
         settings = [word for name in sizes for word in ("--set", f"{name}={real.BROKER[name]}")]
         command = [sys.executable, "-m", "dledger", "rocketmq", *words, *settings]
-        running.append(real.Running(command, programs.folder / f"dledger-{programs.number()}.log"))
+        running.append(real.Running(command, programs.log("dledger")))
         return running[-1]
 
     yield started
@@ -51,23 +45,14 @@ def start(programs: Any, real: Any) -> Iterator[Callable[..., Any]]:
 
 def put(real: Any, store: Path, count: int) -> None:
     """Messages into a store, which is made if there is none."""
-    sizes = {
-        "units_in_file": real.BROKER["mappedFileSizeConsumeQueue"] // 20,
-        "index_slots": 100,
-        "index_units": 400,
-    }
+    units = real.BROKER["mappedFileSizeConsumeQueue"] // 20
+    sizes: Any = {"units_in_file": units, "index_slots": 100, "index_units": 400}
     with MessageStore(store, file_size=real.FILE_BYTES, **sizes) as opened:
         opened.topics.put(TopicConfig("orders", 2))
         first = sum(opened.log.next_offsets.values())
+        hosts: Any = {"born_host": HOST, "store_host": HOST}
         opened.put_messages(
-            Message(
-                "orders",
-                b"%d" % n * 300,
-                f"KEYS\x01k{n}",
-                queue_id=n % 2,
-                born_host=HOST,
-                store_host=HOST,
-            )
+            Message("orders", b"%d" % n * 300, f"KEYS\x01k{n}", n % 2, **hosts)
             for n in range(first, first + count)
         )
 
@@ -78,36 +63,20 @@ def log_of(store: Path) -> dict[str, bytes]:
     return {name: data for name, data in files.items() if any(data)}
 
 
-@contextmanager
-def broker_over(real: Any, programs: Any, store: Path, **settings: Any) -> Iterator[Any]:
-    broker = real.Broker(
-        programs, store.parent.name + store.name, store, real.free_port(), **settings
-    )
-    try:
-        yield broker
-    finally:
-        broker.stop()
-
-
-@contextmanager
-def client_of(broker: Any) -> Iterator[Any]:
-    client = broker.client()
-    try:
-        yield client
-    finally:
-        client.stop()
+def broker_over(real: Any, programs: Any, store: Path, **settings: Any) -> Any:
+    name = store.parent.name + store.name
+    return real.Broker(programs, name, store, real.free_port(), **settings)
 
 
 def assert_serves(real: Any, traffic: Any, programs: Any, store: Path) -> None:
     """A broker that opens the store as a master serves each message in it."""
     ours = traffic.by_place(traffic.rows(store))
-    with broker_over(real, programs, store) as broker, client_of(broker) as client:
+    with broker_over(real, programs, store) as broker, broker.client() as client:
         for topic in {topic for topic, _, _ in ours} - {"SCHEDULE_TOPIC_XXXX", *traffic.HIDDEN}:
             client.create_topic(topic, 4)
-        theirs = traffic.pulled(client, (place for place in ours if place[0] not in traffic.HIDDEN))
-    traffic.assert_same(
-        {place: one for place, one in ours.items() if place[0] not in traffic.HIDDEN}, theirs
-    )
+        ours = {place: one for place, one in ours.items() if place[0] not in traffic.HIDDEN}
+        theirs = traffic.pulled(client, ours)
+    traffic.assert_same(ours, theirs)
 
 
 @pytest.mark.parametrize("begin", ["empty", "in the middle"])
@@ -146,7 +115,7 @@ def test_sync_master_counts_follower_and_spark_shows_its_messages_soon(
     master, store = tmp_path / "master", tmp_path / "follower"
     with (
         broker_over(real, programs, master, brokerRole="SYNC_MASTER") as broker,
-        client_of(broker) as client,
+        broker.client() as client,
     ):
         client.create_topic("live", 1)
         assert send(client, "alone") == "SLAVE_NOT_AVAILABLE"

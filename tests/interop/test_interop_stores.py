@@ -29,29 +29,20 @@ def write(programs: Any, real: Any, traffic: Any) -> Callable[..., Written]:
     """Lets a broker write messages of every kind into a store while it is tailed."""
 
     def written(path: Path, port: int, count: int, tail: Any = None, **settings: Any) -> Written:
-        broker = real.Broker(programs, path.parent.name, path, port, **settings)
         tail = tail or traffic.Tail(path)
-        try:
-            client = broker.client()
-            try:
-                with ThreadPoolExecutor(1) as other:
-                    sent = other.submit(traffic.send_all_kinds, client, count)
-                    while not sent.done():
-                        tail.look()
-                    sent.result()
-                real.eventually(
-                    "the delayed messages", lambda: traffic.is_all_delivered(traffic.rows(path))
-                )
-                ours = traffic.by_place(traffic.rows(path))
-                real.eventually("the stream to show all", lambda: tail.look() >= len(ours))
-                served = real.eventually(
-                    "all to be pulled", lambda: traffic.served(client, ours, at_least=len(ours))
-                )
-                traffic.assert_same(ours, served)  # while the broker runs
-            finally:
-                client.stop()
-        finally:
-            broker.stop()
+        with (
+            real.Broker(programs, path.parent.name, path, port, **settings) as broker,
+            broker.client() as client,
+        ):
+            with ThreadPoolExecutor(1) as other:
+                sent = other.submit(traffic.send_all_kinds, client, count)
+                while not sent.done():
+                    tail.look()
+                sent.result()
+            served = traffic.written(real, client, path)
+            ours = traffic.by_place(traffic.rows(path))
+            real.eventually("the stream to show all", lambda: tail.look() >= len(ours))
+            traffic.assert_same(ours, served)  # while the broker runs
         return Written(path, port, served, tail)
 
     return written
@@ -122,10 +113,8 @@ def test_store_of_killed_broker_is_read_as_restarted_broker_serves_it(
     programs: Any, real: Any, traffic: Any, tmp_path: Path
 ) -> None:
     store, port = tmp_path / "store", real.free_port()
-    broker, tail = real.Broker(programs, "killed", store, port), traffic.Tail(store)
-    client = None
-    try:
-        client = broker.client()
+    tail = traffic.Tail(store)
+    with real.Broker(programs, "killed", store, port) as broker, broker.client() as client:
         for topic, queues in traffic.TOPICS.items():
             client.create_topic(topic, queues)
         with ThreadPoolExecutor(1) as other:
@@ -135,52 +124,30 @@ def test_store_of_killed_broker_is_read_as_restarted_broker_serves_it(
             client.kill()
             with pytest.raises((OSError, ValueError)):  # nobody answers any more
                 sent.result()
-    finally:
-        broker.kill()
-        if client is not None:
-            client.kill()
     ours = traffic.by_place(traffic.rows(store))
     assert 300 < len(ours) < 4000
     traffic.assert_same(
         traffic.by_place(tail.rows), {place: ours[place] for place in traffic.by_place(tail.rows)}
     )
-    broker = real.Broker(programs, "killed", store, port)
-    try:
-        client = broker.client()
-        try:
-            served = real.eventually(
-                "all to be pulled", lambda: traffic.served(client, ours, at_least=len(ours))
-            )
-        finally:
-            client.stop()
-    finally:
-        broker.stop()
-    traffic.assert_same(ours, served)
+    with real.Broker(programs, "killed", store, port) as broker, broker.client() as client:
+        traffic.assert_same(ours, traffic.all_served(real, client, ours))
 
 
 def test_entries_are_read_as_a_ledger_server_gets_them(
     ledger: Written, programs: Any, real: Any, traffic: Any
 ) -> None:
     ours = traffic.entries(ledger.path / "dledger-n0")
-    server = real.Ledger(programs, ledger.path)
-    try:
+    with real.Ledger(programs, ledger.path) as server:
         assert server.entries() == ours
-    finally:
-        server.stop()
 
 
 @pytest.mark.spark
 def test_spark_shows_an_upgraded_store_as_its_consumer_pulls_it(
     upgraded: Written, traffic: Any, spark: Any
 ) -> None:
-    table = (
-        spark.read.format("dledger")
-        .options(layout="rocketmq", minPartitions="7")
-        .load(str(upgraded.path))
-    )
-    rows = [
-        {traffic.snake_case(name): value for name, value in row.asDict().items()}
-        for row in table.collect()
-    ]
-    found = [traffic.comparable({name: row[name] for name in traffic.PULLED}) for row in rows]
+    reader = spark.read.format("dledger").options(layout="rocketmq", minPartitions="7")
+    found = []
+    for row in reader.load(str(upgraded.path)).collect():
+        named = {traffic.snake_case(name): value for name, value in row.asDict().items()}
+        found.append(traffic.comparable({name: named[name] for name in traffic.PULLED}))
     traffic.assert_same(traffic.by_place(found), upgraded.served)

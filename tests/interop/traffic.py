@@ -3,7 +3,7 @@ here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,49 +35,31 @@ def plain(count: int, first: int = 0) -> list[dict[str, Any]]:
     messages = []
     for n in range(first, first + count):
         topic, queue = queues[n % len(queues)]
-        message: dict[str, Any] = {
-            "topic": topic,
-            "queue": queue,
-            "body": bytes((n + i) & 255 for i in range(1 + n * 97 % 2000)),
-        }
-        message |= ({}, {"keys": f"k{n}"}, {"keys": f"k{n} shared schlüssel-{n}"}, {"keys": ""})[
-            n % 4
-        ]
+        body = bytes((n + i) & 255 for i in range(1 + n * 97 % 2000))
+        message: dict[str, Any] = {"topic": topic, "queue": queue, "body": body}
+        keys = ({}, {"keys": f"k{n}"}, {"keys": f"k{n} shared schlüssel-{n}"}, {"keys": ""})
+        message |= keys[n % 4]
         message |= ({}, {"tags": f"t{n % 5}"}, {"tags": "größe"})[n % 3]
         if n % 5 == 0:
-            message |= {
-                "properties": {"日本": "🚀 value", "a": "1", "long": "x" * (n % 700 + 1)},
-                "flag": n - 50,
-            }
+            properties = {"日本": "🚀 value", "a": "1", "long": "x" * (n % 700 + 1)}
+            message |= {"properties": properties, "flag": n - 50}
         messages.append(message)
     return messages
 
 
 def packable() -> list[dict[str, Any]]:
     """Bodies that a producer packs, for each of its ways to pack."""
+    bodies = [b"packed %d " % n * (500 + 700 * n) for n in range(6)]
     return [
-        {
-            "topic": "orders",
-            "queue": n % 3,
-            "body": b"packed %d " % n * (500 + 700 * n),
-            "keys": f"packed{n}",
-        }
-        for n in range(6)
+        {"topic": "orders", "queue": n % 3, "body": body, "keys": f"packed{n}"}
+        for n, body in enumerate(bodies)
     ]
 
 
 def batch(count: int = 20) -> list[dict[str, Any]]:
     """Messages of one batch: of one topic and queue."""
-    return [
-        {
-            "topic": "orders",
-            "queue": 1,
-            "body": b"of a batch %d" % n,
-            "keys": f"batch{n}",
-            "tags": "many",
-        }
-        for n in range(count)
-    ]
+    alike = {"topic": "orders", "queue": 1, "tags": "many"}
+    return [{**alike, "body": b"of a batch %d" % n, "keys": f"batch{n}"} for n in range(count)]
 
 
 def send_all_kinds(client: Any, count: int) -> None:
@@ -90,14 +72,9 @@ def send_all_kinds(client: Any, count: int) -> None:
         client.send(packable(), compression=compression)
     client.send(batch(), do="batch")
     for outcome in ("COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW"):
-        client.send(
-            [
-                {"topic": "payments", "body": b"half: " + outcome.encode(), "keys": f"half{n}"}
-                for n in range(3)
-            ],
-            do="transaction",
-            outcome=outcome,
-        )
+        half = {"topic": "payments", "body": b"half: " + outcome.encode()}
+        halves = [{**half, "keys": f"half{n}"} for n in range(3)]
+        client.send(halves, do="transaction", outcome=outcome)
     client.send([{"topic": "payments", "queue": 0, "body": b"later", "delay": 1, "keys": "later"}])
 
 
@@ -125,22 +102,21 @@ def rows(path: Path | Store, most: int = 1 << 40) -> list[dict[str, Any]]:
 def entries(path: Path) -> list[dict[str, Any]]:
     """Every entry of a node of DLedger."""
     store = opened(path, "dledger")
-    read = [
-        batch
-        for one in plan_store(store).ranges
-        for batch in read_range(store.storage, store.layout, one, ENTRY)
-    ]
-    assert not any(batch.damage for batch in read)
-    return [row for batch in read if batch.rows is not None for row in batch.rows.to_pylist()]
+    return _rows(store, plan_store(store).ranges, ENTRY)
 
 
 def _read(store: Store, ranges: Iterable[FileRange]) -> list[dict[str, Any]]:
-    found = []
+    return [comparable(row) for row in _rows(store, ranges, PULLED)]
+
+
+def _rows(
+    store: Store, ranges: Iterable[FileRange], columns: Sequence[str]
+) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
     for one in ranges:
-        for read in read_range(store.storage, store.layout, one, PULLED):
+        for read in read_range(store.storage, store.layout, one, columns):
             assert not read.damage
-            if read.rows is not None:
-                found += [comparable(row) for row in read.rows.to_pylist()]
+            found += read.rows.to_pylist() if read.rows is not None else []
     return found
 
 
@@ -210,6 +186,26 @@ def served(
         client.view(one["message_id"]) for one in ours.values() if one["topic"] in HIDDEN
     )
     return found if len(found) >= at_least else None
+
+
+def written(real: Any, client: Any, store: Path) -> dict[Place, dict[str, Any]]:
+    """Every message of a broker's store, with the delayed ones, when its consumer pulls them all;
+    so they are read here."""
+    real.eventually("the delayed messages", lambda: is_all_delivered(rows(store)))
+    ours = by_place(rows(store))
+    found: dict[Place, dict[str, Any]] = all_served(real, client, ours)
+    return found
+
+
+def all_served(
+    real: Any, client: Any, ours: dict[Place, dict[str, Any]], more: int = 0
+) -> dict[Place, dict[str, Any]]:
+    """These, and so many others, as soon as a consumer pulls them all."""
+    at_least = len(ours) + more
+    found: dict[Place, dict[str, Any]] = real.eventually(
+        "all to be pulled", lambda: served(client, ours, at_least)
+    )
+    return found
 
 
 def assert_same(ours: dict[Place, dict[str, Any]], theirs: dict[Place, dict[str, Any]]) -> None:

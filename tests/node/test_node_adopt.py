@@ -482,5 +482,5 @@ async def test_messages_of_stopped_node_are_exported_for_ledger_mode_broker(
     queues = ConsumeQueues(tmp_path / "out" / "consumequeue")
     for row in theirs:
         if row["transaction"] == "none":
-            unit = queues.get(row["topic"], row["queue_id"]).get(row["queue_offset"])
+            unit = queues.get(row["topic"], row["queue_id"]).units(row["queue_offset"], 1)[0]
             assert (unit.physical_offset, unit.size) == (row["physical_offset"], row["stored_size"])

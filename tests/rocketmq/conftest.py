@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from dledger.protocol.messages.entry import HEADER
 from dledger.rocketmq.format.hosts import Host
-from dledger.rocketmq.format.message import (
-    Message,
-    encode_blank,
-    encode_dledger_blank,
-    encode_message,
-    message_size,
-)
+from dledger.rocketmq.format.message import Message
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `parsers`: tests are no packages
+sys.path.insert(0, str(Path(__file__).parent))  # for `parsers`, `made_logs`: tests are no packages
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq"
 SIZES = {
     "checkpoint.bin": 4096,
     "cq_SCHEDULE_2.bin": 20_000,
     "cq_TopicA_0.bin": 20_000,
-    "dledger_data.bin": 4096,
+    "dledger_data.bin": 65_536,
     "dledger_data_after_migration.bin": 65_536,
     "dledger_index_after_migration.bin": 4096,
     "indexfile.bin": 8440,
@@ -34,38 +27,10 @@ SIZES = {
 ends."""
 
 
-def golden_file(name: str) -> bytes:
-    """A file's bytes, with the zeros at its end."""
-    data = (GOLDEN / name).read_bytes()
-    return data.ljust(SIZES.get(name, len(data)), b"\0")
-
-
 @pytest.fixture(scope="session")
 def golden() -> Callable[[str], bytes]:
-    return golden_file
-
-
-def make_log(
-    messages: Iterable[Message], start: int = 0, size: int = 0, *, entries: bool = False
-) -> bytes:
-    """A commit log file that begins at ``start`` with these messages, closed by a blank where
-    ``size`` asks for it."""
-    log = b""
-    for index, message in enumerate(messages):
-        pos = start + len(log)
-        if entries:
-            length = message_size(message)
-            log += HEADER.pack(1, 48 + length, index, 3, pos, 0, 0, 0, length)
-        log += encode_message(message.moved(start + len(log)))
-    if size:
-        log += (encode_dledger_blank if entries else encode_blank)(size - len(log))
-        log = log.ljust(size, b"\0")
-    return log
-
-
-@pytest.fixture(scope="session")
-def log() -> Callable[..., bytes]:
-    return make_log
+    """A file's bytes by its name, with the zeros at its end."""
+    return lambda name: (GOLDEN / name).read_bytes().ljust(SIZES.get(name, 0), b"\0")
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import contextlib
-import struct
+
+from made_logs import column, make_log, of_messages
 
 from dledger.rocketmq.columns.commit_log import column_batches
 from dledger.rocketmq.columns.entries import entry_batches
@@ -34,15 +35,12 @@ from dledger.rocketmq.format.scan import Scanner, scan
 from dledger.rocketmq.format.scanned_piece import PieceKind
 
 START = 1 << 20
+UNSOUND = (PieceKind.DAMAGE, PieceKind.UNUSED)
+V6 = Host(b"\1" * 16, 1)
 SEEDS = [
-    encode_message(Message("T", b"body", "TAGS\x01a", physical_offset=START)),
-    encode_message(
-        Message(
-            "T" * 200, b"", version=2, physical_offset=START + 48, store_host=Host(b"\1" * 16, 1)
-        )
-    ),
-    struct.pack(">iiqqqiIIi", 1, 48 + 92, 0, 1, START, 0, 0, 0, 92)
-    + encode_message(Message("T", physical_offset=START + 48)),
+    make_log([Message("T", b"body", "TAGS\x01a")], START),
+    encode_message(Message("T" * 200, physical_offset=START + 48, version=2, store_host=V6)),
+    make_log([Message("T")], START, entries=True),
     encode_batch([BatchItem(b"one", "a\x01b"), BatchItem(b"")]),
     encode_blank(64),
     encode_dledger_blank(64),
@@ -66,48 +64,28 @@ def fuzz_scan(data: bytes) -> None:
     assert sum(p.end - p.start for p in pieces) == len(data)
     for piece in pieces:
         if piece.kind in (PieceKind.MESSAGE, PieceKind.ENTRY):
-            place = piece.message_offset
-            assert (
-                encode_message(decode_message(data, place - START))
-                == data[place - START : piece.end - START]
-            )
-    found = Scanner(data, START).next_sound(START)
-    sound = [
-        p
-        for p in scan(data, START)
-        if p.kind not in (PieceKind.DAMAGE, PieceKind.UNUSED, PieceKind.NOOP)
-    ]
-    assert found == (sound[0] if sound else None)
+            place, end = piece.message_offset - START, piece.end - START
+            assert encode_message(decode_message(data, place)) == data[place:end]
+    found, others = Scanner(data, START).next_sound(START), (*UNSOUND, PieceKind.NOOP)
+    assert found == next((p for p in scan(data, START) if p.kind not in others), None)
 
 
 def fuzz_columns(data: bytes) -> None:
-    expected = list(scan(data, START))
-    batches = list(column_batches(data, START))
-    places = [n for b in batches if b.rows for n in b.rows.column("physical_offset").to_pylist()]
-    assert places == [
-        p.message_offset for p in expected if p.kind in (PieceKind.MESSAGE, PieceKind.ENTRY)
-    ]
+    places = column(column_batches(data, START), "physical_offset")
+    assert places == [piece.message_offset for piece in of_messages(scan(data, START))]
 
 
 def fuzz_windows(data: bytes) -> None:
     """The same through small windows, in two ranges, as a file behind which the log goes on."""
     end, middle = START + len(data), START + len(data) // 2
     span = LogSpan(START, end, end, end)
-    for entries, whole in (
-        (False, column_batches(data, START)),
-        (True, entry_batches(data, START)),
-    ):
-        column = "position" if entries else "physical_offset"
+    for entries, whole in enumerate((column_batches(data, START), entry_batches(data, START))):
+        name, how = "position" if entries else "physical_offset", {"entries": entries, "window": 64}
         reader = FileReader(
-            lambda at, n: data[at - START : at - START + n],
-            span,
-            entries=entries,
-            columns=(column,),
-            window=64,
+            lambda at, n: data[at - START : at - START + n], span, columns=(name,), **how
         )
         found = [*reader.batches(START, middle), *reader.batches(middle, end)] if data else []
-        places = [n for b in found if b.rows for n in b.rows.column(0).to_pylist()]
-        assert places == [n for b in whole if b.rows for n in b.rows.column(column).to_pylist()]
+        assert column(found, name) == column(whole, name)
         assert reader.written_end(START) <= end
 
 

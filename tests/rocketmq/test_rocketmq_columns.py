@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_logs import column, damage_of, make_log, of_messages
 
 from dledger.rocketmq.columns.commit_log import column_batches
 from dledger.rocketmq.columns.messages import SCHEMA
@@ -21,7 +21,6 @@ from dledger.rocketmq.format.properties import parse_properties
 from dledger.rocketmq.format.scan import Scanner, scan
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 
-Log = Callable[..., bytes]
 START = 4096
 TEXT = st.text("ab\x01\x02ü", max_size=12)
 HOSTS = st.builds(
@@ -53,12 +52,8 @@ MESSAGES = st.builds(
 def rows_and_damage(
     data: bytes, start: int, **how: Any
 ) -> tuple[list[dict[str, Any]], list[ScannedPiece]]:
-    rows: list[dict[str, Any]] = []
-    damage: list[ScannedPiece] = []
-    for batch in column_batches(data, start, **how):
-        rows += batch.rows.to_pylist() if batch.rows else []
-        damage += batch.damage
-    return rows, damage
+    batches = list(column_batches(data, start, **how))
+    return [row for one in batches if one.rows for row in one.rows.to_pylist()], damage_of(batches)
 
 
 def expected_row(data: bytes, start: int, piece: ScannedPiece) -> dict[str, Any]:
@@ -92,10 +87,9 @@ def assert_same(data: bytes, start: int, **how: Any) -> None:
     pieces = list(scan(data, start))
     rows, damage = rows_and_damage(data, start, **how)
     packed = {p.start for p in damage if "unpack" in p.reason or "compression" in p.reason}
-    assert [p for p in damage if p.start not in packed] == [
-        p for p in pieces if p.kind is PieceKind.DAMAGE
-    ]
-    messages = [p for p in pieces if p.kind in (PieceKind.MESSAGE, PieceKind.ENTRY)]
+    expected_damage = [p for p in pieces if p.kind is PieceKind.DAMAGE]
+    assert [p for p in damage if p.start not in packed] == expected_damage
+    messages = of_messages(pieces)
     assert len(rows) == len(messages)
     for row, piece in zip(rows, messages, strict=True):
         row["properties"] = sorted(row["properties"])
@@ -111,16 +105,16 @@ def assert_same(data: bytes, start: int, **how: Any) -> None:
 @pytest.mark.parametrize("entries", [False, True])
 @pytest.mark.parametrize("batch_bytes", [1, 300, 1 << 20])
 def test_columns_of_a_sound_file_are_its_messages(
-    log: Log, some: list[Message], entries: bool, batch_bytes: int
+    some: list[Message], entries: bool, batch_bytes: int
 ) -> None:
-    assert_same(log(some * 3, START, 1 << 14, entries=entries), START, batch_bytes=batch_bytes)
+    assert_same(make_log(some * 3, START, 1 << 14, entries=entries), START, batch_bytes=batch_bytes)
 
 
 @pytest.mark.parametrize("entries", [False, True])
 def test_columns_with_any_byte_changed_have_what_the_scan_has(
-    log: Log, some: list[Message], entries: bool
+    some: list[Message], entries: bool
 ) -> None:
-    whole = log(some, START, 2048, entries=entries)
+    whole = make_log(some, START, 2048, entries=entries)
     for at in range(0, len(whole.rstrip(b"\0")), 3):
         data = bytearray(whole)
         data[at] ^= 0x81
@@ -132,9 +126,9 @@ CHANGES = st.lists(st.tuples(st.integers(0), st.integers(1, 255)), max_size=3)
 
 @given(st.lists(MESSAGES, max_size=8), st.booleans(), CHANGES)
 def test_columns_of_anything_have_what_the_scan_has(
-    log: Log, messages: list[Message], entries: bool, changes: list[tuple[int, int]]
+    messages: list[Message], entries: bool, changes: list[tuple[int, int]]
 ) -> None:
-    data = bytearray(log(messages, START, 8192, entries=entries))
+    data = bytearray(make_log(messages, START, 8192, entries=entries))
     used = max(1, len(bytes(data).rstrip(b"\0")))
     for at, value in changes:
         data[at % used] ^= value
@@ -155,47 +149,41 @@ def test_property_columns_with_very_many_names_keep_the_later_of_two() -> None:
     texts = ["\x02".join(f"n{i}\x01{i}" for i in range(100)) + "\x02n7\x01later"] * 2
     maps = PropertyColumns(pa.array(texts)).map().to_pylist()
     assert [(len(m), dict(m)["n7"]) for m in maps] == [(100, "later")] * 2
-    assert PropertyColumns(pa.array(["a\x011\x02a\x012", "a\x013"])).map().to_pylist() == [
-        [("a", "2")],
-        [("a", "3")],
-    ]
+    repeated = PropertyColumns(pa.array(["a\x011\x02a\x012", "a\x013"]))
+    assert repeated.map().to_pylist() == [[("a", "2")], [("a", "3")]]
 
 
 @pytest.mark.parametrize("kind", [k for k in Compression if k is not Compression.NONE])
-def test_body_column_unpacks_what_was_compressed(
-    log: Log, some: list[Message], kind: Compression
-) -> None:
+def test_body_column_unpacks_what_was_compressed(some: list[Message], kind: Compression) -> None:
     text = b"again and again " * 500
     packed = replace(some[0], body=compress(text, kind), sys_flag=compression_flags(kind))
-    rows, damage = rows_and_damage(log([some[1], packed, some[0]]), 0, columns=["body"])
-    assert [row["body"] for row in rows] == [some[1].body, text, some[0].body]
-    assert not damage
+    batches = list(column_batches(make_log([some[1], packed, some[0]]), columns=["body"]))
+    assert column(batches, "body") == [some[1].body, text, some[0].body]
+    assert not damage_of(batches)
 
 
-def test_body_that_does_not_unpack_is_null_and_reported(log: Log, some: list[Message]) -> None:
+def test_body_that_does_not_unpack_is_null_and_reported(some: list[Message]) -> None:
     broken = replace(some[0], sys_flag=compression_flags(Compression.ZLIB))
-    rows, damage = rows_and_damage(log([some[0], broken]), 0, columns=["body", "topic"])
-    assert [row["body"] for row in rows] == [some[0].body, None]
-    ((begin, end),) = [(p.start, p.end) for p in damage]
-    assert (begin, end) == (len(encode_message(some[0])), 2 * len(encode_message(some[0])))
+    batches = list(column_batches(make_log([some[0], broken]), columns=["body", "topic"]))
+    assert column(batches, "body") == [some[0].body, None]
+    size = len(encode_message(some[0]))
+    assert [(p.start, p.end) for p in damage_of(batches)] == [(size, 2 * size)]
 
 
 @pytest.mark.parametrize("entries", [False, True])
 def test_parts_of_a_file_together_have_each_message_once(
-    log: Log, some: list[Message], entries: bool
+    some: list[Message], entries: bool
 ) -> None:
     """Cut anywhere; each part looks for its first message by itself and stops where the next part
     begins."""
-    data = log(some, START, 2048, entries=entries)
-    whole, _ = rows_and_damage(data, START, columns=["physical_offset"])
+    data, name = make_log(some, START, 2048, entries=entries), "physical_offset"
+    whole = column(column_batches(data, START), name)
     for cut in range(START + 1, START + len(data.rstrip(b"\0"))):
-        parts, _ = rows_and_damage(data, START, columns=["physical_offset"], stop=cut)
+        parts = column(column_batches(data, START, columns=[name], stop=cut), name)
         first = Scanner(data, START).next_sound(cut)
         if first is not None:
-            behind, _ = rows_and_damage(
-                data[first.start - START :], first.start, columns=["physical_offset"]
-            )
-            parts += behind
+            behind = column_batches(data[first.start - START :], first.start, columns=[name])
+            parts += column(behind, name)
         assert parts == whole, cut
 
 
@@ -204,13 +192,9 @@ def test_columns_that_do_not_exist_are_refused_by_name() -> None:
         list(column_batches(b"", columns=["topics"]))
 
 
-def test_time_outside_the_calendar_is_null(log: Log, some: list[Message]) -> None:
-    rows, _ = rows_and_damage(
-        log([replace(some[0], born_timestamp=t) for t in (1 << 62, 253_402_300_800_000)]),
-        0,
-        columns=["born_timestamp"],
-    )
-    assert rows == [{"born_timestamp": None}] * 2
+def test_time_outside_the_calendar_is_null(some: list[Message]) -> None:
+    late = [replace(some[0], born_timestamp=t) for t in (1 << 62, 253_402_300_800_000)]
+    assert column(column_batches(make_log(late)), "born_timestamp") == [None] * 2
 
 
 def test_empty_file_has_no_rows() -> None:

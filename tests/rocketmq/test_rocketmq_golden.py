@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from made_logs import column, damage_of, of_messages
 
 from dledger.rocketmq.columns.commit_log import column_batches
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
@@ -29,22 +30,13 @@ LOGS = [
     ("old_commitlog.bin", 0, 6),
     ("dledger_data_after_migration.bin", 65_536, 1),
 ]
-CONFIGS = [
-    "topics.json",
-    "consumerOffset.json",
-    "delayOffset.json",
-    "subscriptionGroup.json",
-    "consumerFilter.json",
-]
+CONFIGS = ("topics", "consumerOffset", "delayOffset", "subscriptionGroup", "consumerFilter")
 
 
 def messages(data: bytes, start: int) -> dict[int, Message]:
     """Every message by its physical offset."""
-    return {
-        p.message_offset: decode_message(data, p.message_offset - start)
-        for p in scan(data, start)
-        if p.kind in (PieceKind.MESSAGE, PieceKind.ENTRY)
-    }
+    places = [piece.message_offset for piece in of_messages(scan(data, start))]
+    return {place: decode_message(data, place - start) for place in places}
 
 
 @pytest.mark.parametrize(("name", "start", "count"), LOGS)
@@ -53,10 +45,8 @@ def test_commit_log_of_a_broker_has_every_message_and_no_damage(
 ) -> None:
     data = golden(name)
     pieces = list(scan(data, start))
-    assert [p.kind for p in pieces if p.kind not in (PieceKind.MESSAGE, PieceKind.ENTRY)] in (
-        [PieceKind.UNUSED],
-        [PieceKind.BLANK],
-    )
+    others = [p.kind for p in pieces if p not in of_messages(pieces)]
+    assert others in ([PieceKind.UNUSED], [PieceKind.BLANK])
     found = messages(data, start)
     assert len(found) == count
     for place, message in found.items():
@@ -70,24 +60,18 @@ def test_columns_of_a_broker_have_what_its_messages_have(
     golden: Golden, name: str, start: int, count: int
 ) -> None:
     data = golden(name)
-    rows: list[dict[str, Any]] = []
-    for batch in column_batches(data, start):
-        assert not batch.damage
-        rows += batch.rows.to_pylist() if batch.rows else []
-    assert [row["physical_offset"] for row in rows] == list(messages(data, start))
-    for row, message in zip(rows, messages(data, start).values(), strict=True):
-        assert (row["topic"], row["body"], dict(row["properties"])) == (
-            message.topic,
-            message.body,
-            message.property_map(),
-        )
-        assert row["message_id"] == str(message.offset_id)
-    assert len(rows) == count
+    batches, expected = list(column_batches(data, start)), messages(data, start)
+    assert not damage_of(batches)
+    names = ("physical_offset", "topic", "body", "message_id")
+    assert list(zip(*(column(batches, name) for name in names), strict=True)) == [
+        (place, m.topic, m.body, str(m.offset_id)) for place, m in expected.items()
+    ]
+    properties = [m.property_map() for m in expected.values()]
+    assert [dict(one) for one in column(batches, "properties")] == properties
+    assert len(properties) == count
 
 
-def test_blank_at_the_end_of_an_upgraded_log_equals_the_brokers(
-    golden: Golden,
-) -> None:
+def test_blank_at_the_end_of_an_upgraded_log_equals_the_brokers(golden: Golden) -> None:
     data = golden("old_commitlog.bin")
     assert data[1206:1214] == encode_blank(65_536 - 1206)
 
@@ -145,7 +129,7 @@ def test_checkpoint_has_the_times_of_commit_log_and_queues(golden: Golden) -> No
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_configuration_comes_out_as_the_broker_wrote_it(golden: Golden, name: str) -> None:
-    data = golden(name)
+    data = golden(f"{name}.json")
     assert encode_config(decode_config(data)) == data
 
 

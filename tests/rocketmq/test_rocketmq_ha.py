@@ -16,7 +16,7 @@ from dledger.rocketmq.ha_protocol.group_transfer_service import (
     HAStatus,
 )
 from dledger.rocketmq.ha_protocol.ha_client import HAClient
-from dledger.rocketmq.ha_protocol.ha_connection import HAConnection, TransferFrame
+from dledger.rocketmq.ha_protocol.ha_connection import NEVER, HAConnection, TransferFrame
 from dledger.rocketmq.ha_protocol.messages import MOST_FRAME, HASettings
 
 FILE = 1 << 10
@@ -45,9 +45,9 @@ def pieces(client: HAClient, data: bytes, now: int = 0) -> list[tuple[int, bytes
     return [(piece.offset, bytes(piece.data())) for piece in client.receive(data, now)]
 
 
-def one_by_one(client: HAClient, data: bytes) -> None:
-    for n in range(len(data)):
-        client.receive(data[n : n + 1], 0)
+def feed(client: HAClient, data: bytes, size: int) -> None:
+    for at in range(0, len(data), size):
+        client.receive(data[at : at + size], 0)
 
 
 def test_slave_takes_log_bytes_between_headers_as_one_piece() -> None:
@@ -58,10 +58,8 @@ def test_slave_takes_log_bytes_between_headers_as_one_piece() -> None:
 
 def test_slave_splits_pieces_where_a_commit_log_file_ends() -> None:
     client = HAClient(FILE - 2, 0, settings=SMALL)
-    assert pieces(client, frame(FILE - 2, b"ab") + frame(FILE, b"c")) == [
-        (FILE - 2, b"ab"),
-        (FILE, b"c"),
-    ]
+    stream = frame(FILE - 2, b"ab") + frame(FILE, b"c")
+    assert pieces(client, stream) == [(FILE - 2, b"ab"), (FILE, b"c")]
 
 
 @given(
@@ -107,10 +105,9 @@ def test_slave_gets_the_same_log_however_its_bytes_are_split(
     ],
 )
 def test_slave_refuses_a_master_that_lies(own: int, sent: bytes, why: str) -> None:
-    with pytest.raises(ProtocolError, match=why):
-        HAClient(own, 0, settings=SMALL).receive(sent, 0)
-    with pytest.raises(ProtocolError, match=why):
-        one_by_one(HAClient(own, 0, settings=SMALL), sent)
+    for size in (len(sent), 1):
+        with pytest.raises(ProtocolError, match=why):
+            feed(HAClient(own, 0, settings=SMALL), sent, size)
 
 
 @given(st.integers(0, 2**40), st.lists(st.binary(max_size=60), max_size=20))
@@ -159,7 +156,7 @@ def test_slave_without_a_log_reports_0_until_it_has_a_byte() -> None:
     client = HAClient(0, 0, settings=SMALL)
     assert client.report(0) == report(0)
     client.receive(frame(FILE * 2), 1)
-    assert client.started
+    assert client.max_offset == FILE * 2
     assert client.report(5_000) == report(0)
     client.receive(frame(FILE * 2, b"x"), 1)
     client.flushed(FILE * 2 + 1)
@@ -184,7 +181,7 @@ def test_slave_gives_a_silent_master_up_even_if_half_headers_trickle() -> None:
 def test_master_is_mute_until_the_first_report() -> None:
     made = HAConnection(0, SMALL)
     assert made.write_side.transfer(0, 5_000, 10_000, 60_000) == []
-    assert made.deadline() == 20_000
+    assert (made.read_side.deadline(), made.write_side.deadline()) == (20_000, NEVER)
     made.read_side.receive(report(-1), 5_000, 1)
     assert made.write_side.transfer(0, 5_000, 10_000, 60_000) == []
 
@@ -232,31 +229,29 @@ def test_slave_that_asks_for_deleted_bytes_gets_only_heartbeats() -> None:
 def test_master_takes_the_last_whole_report() -> None:
     made = connection(1_000)
     made.write_side.transfer(0, 5_000, 1_000, 0)
-    assert (
-        made.read_side.receive(report(1_100) + report(1_300) + report(2_000)[:5], 5_000, 1) == 1_300
-    )
+    reports = report(1_100) + report(1_300) + report(2_000)[:5]
+    assert made.read_side.receive(reports, 5_000, 1) == 1_300
     assert made.read_side.receive(report(2_000)[5:], 5_000, 1) == 2_000
     assert made.slave_ack_offset == 2_000
 
 
-@pytest.mark.parametrize("first", [0, 10])
-def test_master_refuses_a_report_behind_its_end_first_or_later(first: int) -> None:
-    with pytest.raises(ProtocolError, match="behind the end of this log at 5000"):
-        HAConnection(0, SMALL).read_side.receive(report(5_001), 5_000, 0)
-    with pytest.raises(ProtocolError, match="behind the end of this log at 5000"):
-        connection(first).read_side.receive(report(99_999_999), 5_000, 0)
-
-
-def test_master_refuses_a_report_of_what_it_has_not_sent() -> None:
-    made = connection(1_000)
+@pytest.mark.parametrize(
+    ("first", "then", "why"),
+    [
+        (-1, 5_001, "behind the end of this log at 5000"),
+        (0, 99_999_999, "behind the end of this log at 5000"),
+        (10, 99_999_999, "behind the end of this log at 5000"),
+        (1_000, 1_501, "only the log up to 1500 was sent"),
+        (-1, -5, "offset -5"),
+    ],
+)
+def test_master_refuses_a_report_that_cannot_be_first_or_later(
+    first: int, then: int, why: str
+) -> None:
+    made = connection(first)
     made.write_side.transfer(0, 5_000, 500, 0)
-    with pytest.raises(ProtocolError, match="only the log up to 1500 was sent"):
-        made.read_side.receive(report(1_501), 5_000, 0)
-
-
-def test_master_refuses_a_negative_report() -> None:
-    with pytest.raises(ProtocolError, match="offset -5"):
-        HAConnection(0, SMALL).read_side.receive(report(-5), 5_000, 0)
+    with pytest.raises(ProtocolError, match=why):
+        made.read_side.receive(report(then), 5_000, 0)
 
 
 def test_first_report_acknowledges_nothing() -> None:
@@ -354,10 +349,8 @@ def test_put_without_a_slave_that_keeps_up_ends_at_once() -> None:
 
 def test_put_waits_for_no_slave_on_an_async_master_or_on_request() -> None:
     """The message itself may say that its put waits for no slave."""
-    assert (
-        GroupTransferService(BrokerRole.ASYNC_MASTER).put_request(100, [], 0).status
-        is HAStatus.PUT_OK
-    )
+    asynchronous = GroupTransferService(BrokerRole.ASYNC_MASTER)
+    assert asynchronous.put_request(100, [], 0).status is HAStatus.PUT_OK
     assert sync_master().put_request(100, [], 0, wait_store_msg_ok=False).status is HAStatus.PUT_OK
 
 
@@ -379,13 +372,11 @@ def test_each_waiting_put_is_decided_once_and_rightly(steps: list[tuple[str, int
         elif step == "ack":
             acknowledged = max(acknowledged, number)
             decided = service.notify_transfer_some(number)
-            assert {id(r) for r in decided} == {
-                id(r) for r in waiting if r.next_offset <= acknowledged
-            }
+            assert set(decided) == {r for r in waiting if r.next_offset <= acknowledged}
         else:
             now += number * 10
             decided = service.expire(now)
-            assert {id(r) for r in decided} == {id(r) for r in waiting if r.deadline <= now}
+            assert set(decided) == {r for r in waiting if r.deadline <= now}
         waiting = [r for r in waiting if r not in decided]
         assert all(r.status is None for r in waiting)
         assert all(r.status is not None for r in decided)

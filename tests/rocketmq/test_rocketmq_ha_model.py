@@ -22,8 +22,8 @@ FILE = 64
 SMALL = HASettings(mapped_file_size_commit_log=FILE, ha_transfer_batch_size=20)
 
 
-def byte_at(offset: int) -> int:
-    return (offset * 7 + offset // FILE) % 251
+def log_bytes(begin: int, size: int) -> bytes:
+    return bytes((at * 7 + at // FILE) % 251 for at in range(begin, begin + size))
 
 
 class Slave:
@@ -78,10 +78,8 @@ class MasterAndSlaves(RuleBasedStateMachine):
         slave = self.slaves[which]
         slave.cut()
         slave.durable = len(slave.log)  # flushed first
-        slave.client, slave.connection = (
-            HAClient(slave.end, self.now, settings=SMALL),
-            HAConnection(self.now, SMALL),
-        )
+        slave.client = HAClient(slave.end, self.now, settings=SMALL)
+        slave.connection = HAConnection(self.now, SMALL)
 
     @rule(which=which)
     def cut(self, which: int) -> None:
@@ -98,9 +96,7 @@ class MasterAndSlaves(RuleBasedStateMachine):
         slave = self.slaves[which]
         if slave.connection:
             for frame in slave.connection.write_side.transfer(0, self.end, room, self.now):
-                slave.down += frame.header() + bytes(
-                    map(byte_at, range(frame.offset, frame.offset + frame.size))
-                )
+                slave.down += frame.header() + log_bytes(frame.offset, frame.size)
 
     @rule(which=which, size=st.integers(1, 200))
     def receive(self, which: int, size: int) -> None:
@@ -135,9 +131,8 @@ class MasterAndSlaves(RuleBasedStateMachine):
             begin = slave.connection.write_side.begin
             for request in self.service.notify_transfer_some(acknowledged, begin):
                 assert request.status is HAStatus.PUT_OK
-                assert any(
-                    s.start < request.next_offset <= s.start + s.durable for s in self.slaves
-                )
+                end = request.next_offset
+                assert any(s.start < end <= s.start + s.durable for s in self.slaves)
 
     @rule(ms=st.sampled_from([10, 1_000, 5_000, 20_000]))
     def later(self, ms: int) -> None:
@@ -171,9 +166,7 @@ class MasterAndSlaves(RuleBasedStateMachine):
     @invariant()
     def every_slave_has_a_part_of_the_masters_log(self) -> None:
         for slave in self.slaves if hasattr(self, "slaves") else []:
-            assert slave.log == bytes(
-                map(byte_at, range(slave.start, slave.start + len(slave.log)))
-            )
+            assert slave.log == log_bytes(slave.start, len(slave.log))
             assert slave.start % FILE == 0
             assert slave.end <= self.end
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from made_logs import make_log
 
+from dledger.checksum import crc32
+from dledger.protocol.messages.entry import HEADER
 from dledger.rocketmq.format.message import Message, decode_message, encode_blank, encode_message
 from dledger.rocketmq.format.scan import Scanner, scan
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 
-Log = Callable[..., bytes]
 START = 4096
 SIZE = 4096
 MESSAGES = (PieceKind.MESSAGE, PieceKind.ENTRY)
@@ -32,26 +33,23 @@ def laid_out(data: bytes, start: int = START) -> list[ScannedPiece]:
 
 @pytest.mark.parametrize("entries", [False, True])
 def test_scan_of_a_sound_file_has_messages_and_the_blank(
-    log: Log, some: list[Message], entries: bool
+    some: list[Message], entries: bool
 ) -> None:
-    pieces = laid_out(log(some, START, SIZE, entries=entries))
-    kinds = (
-        [PieceKind.ENTRY, PieceKind.DLEDGER_BLANK]
-        if entries
-        else [PieceKind.MESSAGE, PieceKind.BLANK]
-    )
-    assert [p.kind for p in pieces] == [kinds[0]] * len(some) + [kinds[1]]
+    pieces = laid_out(make_log(some, START, SIZE, entries=entries))
+    kind = PieceKind.ENTRY if entries else PieceKind.MESSAGE
+    blank = PieceKind.DLEDGER_BLANK if entries else PieceKind.BLANK
+    assert [p.kind for p in pieces] == [kind] * len(some) + [blank]
 
 
 @pytest.mark.parametrize("entries", [False, True])
 @pytest.mark.parametrize("bit", [0, 7])
 def test_scan_with_any_bit_turned_keeps_every_other_message(
-    log: Log, some: list[Message], entries: bool, bit: int
+    some: list[Message], entries: bool, bit: int
 ) -> None:
     """Where the bit is in a part that no check covers, the message stays and is another one; else
     the damage is that message and nothing else, or only the entry's header, if the fault is there
     and the message is whole."""
-    whole = log(some, START, SIZE, entries=entries)
+    whole = make_log(some, START, SIZE, entries=entries)
     sound = laid_out(whole)
     used = sound[-1].start - START + 8
     for at in range(used):
@@ -67,10 +65,8 @@ def test_scan_with_any_bit_turned_keeps_every_other_message(
             # at 40 is the entry's CRC of the body: set, it has to agree
             within = START + at - hit.start
             header_only = hit.kind is PieceKind.ENTRY and within < 48 and not 40 <= within < 44
-            assert damage == [(hit.start, hit.message_offset if header_only else hit.end)], (
-                at,
-                here,
-            )
+            expected = [(hit.start, hit.message_offset if header_only else hit.end)]
+            assert damage == expected, (at, here)
             if damage == [(hit.start, hit.message_offset)]:
                 assert here[1:] == [ScannedPiece(PieceKind.MESSAGE, hit.message_offset, hit.end)]
         elif damage:
@@ -79,30 +75,22 @@ def test_scan_with_any_bit_turned_keeps_every_other_message(
             assert here == [hit]
 
 
-@pytest.mark.parametrize(
-    "part", ["size", "magic", "crc", "place", "body size", "body", "topic size"]
-)
-def test_scan_refuses_a_message_with_another_value_in(
-    log: Log, some: list[Message], part: str
-) -> None:
+PARTS = {"size": 3, "magic": 4, "crc": 11, "place": 35, "body size": 87, "body": 90}
+PARTS["topic size"] = 88 + 11
+
+
+@pytest.mark.parametrize("at", PARTS.values(), ids=PARTS)
+def test_scan_refuses_a_message_with_another_value_in(some: list[Message], at: int) -> None:
     """Each rule that makes a message sound, broken on its own."""
-    at = {
-        "size": 3,
-        "magic": 4,
-        "crc": 11,
-        "place": 35,
-        "body size": 87,
-        "body": 90,
-        "topic size": 88 + 11,
-    }[part]
-    data = bytearray(log(some[:1], START) + log(some[3:], START + len(encode_message(some[0]))))
+    first = make_log(some[:1], START)
+    data = bytearray(first + make_log(some[3:], START + len(first)))
     data[at] ^= 1
     pieces = laid_out(bytes(data))
     assert [p.kind for p in pieces] == [PieceKind.DAMAGE, PieceKind.MESSAGE, PieceKind.MESSAGE]
 
 
-def test_scan_refuses_topics_and_properties_that_are_no_text(log: Log, some: list[Message]) -> None:
-    data = bytearray(log(some[:2], START))
+def test_scan_refuses_topics_and_properties_that_are_no_text(some: list[Message]) -> None:
+    data = bytearray(make_log(some[:2], START))
     topic = data.index(b"TopicA")
     data[topic] = 0xFF
     pieces = laid_out(bytes(data))
@@ -111,24 +99,19 @@ def test_scan_refuses_topics_and_properties_that_are_no_text(log: Log, some: lis
 
 
 def test_scan_of_a_torn_tail_has_the_damage_up_to_the_last_byte_written(
-    log: Log, some: list[Message]
+    some: list[Message],
 ) -> None:
-    whole = log(some, START)
+    whole = make_log(some, START)
     last = laid_out(whole)[-1]
-    data = whole[: len(whole) - 60].ljust(SIZE, b"\0")
-    pieces = laid_out(data)
+    written = whole[:-60].rstrip(b"\0")
+    pieces = laid_out(written.ljust(SIZE, b"\0"))
     assert spans(pieces, *MESSAGES) == spans(laid_out(whole), *MESSAGES)[:-1]
-    written = (
-        len(whole)
-        - 60
-        - (len(whole[: len(whole) - 60]) - len(whole[: len(whole) - 60].rstrip(b"\0")))
-    )
-    assert spans(pieces, PieceKind.DAMAGE) == [(last.start, START + written)]
+    assert spans(pieces, PieceKind.DAMAGE) == [(last.start, START + len(written))]
     assert pieces[-1].kind is PieceKind.UNUSED
 
 
-def test_scan_goes_on_behind_a_hole_of_zeros(log: Log, some: list[Message]) -> None:
-    whole = log(some, START, SIZE)
+def test_scan_goes_on_behind_a_hole_of_zeros(some: list[Message]) -> None:
+    whole = make_log(some, START, SIZE)
     sound = laid_out(whole)
     hole = (sound[1].start, sound[2].end)
     data = bytearray(whole)
@@ -138,20 +121,18 @@ def test_scan_goes_on_behind_a_hole_of_zeros(log: Log, some: list[Message]) -> N
     assert spans(pieces, *MESSAGES) == [(p.start, p.end) for p in (sound[0], sound[3], sound[4])]
 
 
-def test_scan_of_a_file_under_another_name_finds_no_message(log: Log, some: list[Message]) -> None:
+def test_scan_of_a_file_under_another_name_finds_no_message(some: list[Message]) -> None:
     """What lies elsewhere than it says is left over from another file: taking it would show
     messages twice."""
-    pieces = laid_out(log(some, START, SIZE), 2 * START)
+    pieces = laid_out(make_log(some, START, SIZE), 2 * START)
     assert not spans(pieces, *MESSAGES)
     assert "says that it lies at 4,096" in pieces[0].reason
 
 
-def test_scan_never_takes_a_message_out_of_the_body_of_another(
-    log: Log, some: list[Message]
-) -> None:
+def test_scan_never_takes_a_message_out_of_the_body_of_another(some: list[Message]) -> None:
     inner = encode_message(some[0].moved(0)) + encode_message(some[3].moved(START + 1000))
     outer = Message("TopicA", inner)
-    data = bytearray(log([outer, some[4]], START))
+    data = bytearray(make_log([outer, some[4]], START))
     end = len(encode_message(outer))
     data[100] ^= 1
     pieces = laid_out(bytes(data))
@@ -159,41 +140,34 @@ def test_scan_never_takes_a_message_out_of_the_body_of_another(
 
 
 def test_scan_takes_a_blank_only_when_it_reaches_to_the_end_of_the_file(
-    log: Log, some: list[Message]
+    some: list[Message],
 ) -> None:
-    whole = log(some[:1], START)
-    for size, kind in (
-        (SIZE - len(whole), PieceKind.BLANK),
-        (SIZE - len(whole) - 1, PieceKind.DAMAGE),
-    ):
-        data = (whole + encode_blank(size)).ljust(SIZE, b"\0")
-        assert laid_out(data)[1].kind is kind
+    whole = make_log(some[:1], START)
+    for short, kind in enumerate((PieceKind.BLANK, PieceKind.DAMAGE)):
+        data = whole + encode_blank(SIZE - len(whole) - short)
+        assert laid_out(data.ljust(SIZE, b"\0"))[1].kind is kind
 
 
-def test_scan_of_stale_bytes_behind_a_blank_ignores_them(log: Log, some: list[Message]) -> None:
+def test_scan_of_stale_bytes_behind_a_blank_ignores_them(some: list[Message]) -> None:
     """Brokers until 4.9.0 left what was in their buffer there."""
-    whole = log(some[:1], START)
+    whole = make_log(some[:1], START)
     blank = encode_blank(SIZE - len(whole))
     data = whole + blank + bytes(range(256)) * 20
     assert [p.kind for p in laid_out(data[:SIZE])] == [PieceKind.MESSAGE, PieceKind.BLANK]
 
 
-def test_part_of_a_file_begins_at_the_next_message_from_any_byte(
-    log: Log, some: list[Message]
-) -> None:
+def test_part_of_a_file_begins_at_the_next_message_from_any_byte(some: list[Message]) -> None:
     """So a file can be read in parts by many, and each message belongs to exactly one of them."""
     for entries in (False, True):
-        data = log(some, START, SIZE, entries=entries)
+        data = make_log(some, START, SIZE, entries=entries)
         sound = laid_out(data)
         scanner = Scanner(data, START)
         for offset in range(START, START + SIZE):
             assert scanner.next_sound(offset) == next((p for p in sound if p.start >= offset), None)
 
 
-def test_entry_with_a_checksum_of_its_own_is_checked(log: Log, some: list[Message]) -> None:
-    from dledger.checksum import crc32
-
-    data = bytearray(log(some[:2], START, entries=True))
+def test_entry_with_a_checksum_of_its_own_is_checked(some: list[Message]) -> None:
+    data = bytearray(make_log(some[:2], START, entries=True))
     body = data[48 : laid_out(bytes(data))[0].end - START]
     data[40:44] = crc32(bytes(body)).to_bytes(4, "big")
     assert [p.kind for p in laid_out(bytes(data))] == [PieceKind.ENTRY, PieceKind.ENTRY]
@@ -205,29 +179,25 @@ def test_entry_with_a_checksum_of_its_own_is_checked(log: Log, some: list[Messag
     assert [p.kind for p in laid_out(cut)] == [PieceKind.DAMAGE]
 
 
-def test_entry_that_goes_on_behind_its_message_is_damage(log: Log, some: list[Message]) -> None:
-    data = bytearray(log(some[:1], START, entries=True) + b"behind")
+def test_entry_that_goes_on_behind_its_message_is_damage(some: list[Message]) -> None:
+    data = bytearray(make_log(some[:1], START, entries=True) + b"behind")
     data[4:8] = len(data).to_bytes(4, "big")
     data[44:48] = (len(data) - 48).to_bytes(4, "big")
     assert laid_out(bytes(data))[0].kind is PieceKind.DAMAGE
 
 
-def test_damaged_last_message_that_ends_with_zeros_is_damage_to_its_end(log: Log) -> None:
-    message = log([Message("T", b"body")], START)
+def test_damaged_last_message_that_ends_with_zeros_is_damage_to_its_end() -> None:
+    message = make_log([Message("T", b"body")], START)
     data = bytearray(message.ljust(SIZE, b"\0"))
     data[88] ^= 1
     pieces = laid_out(bytes(data))
-    assert [(p.kind, p.end - START) for p in pieces] == [
-        (PieceKind.DAMAGE, len(message)),
-        (PieceKind.UNUSED, SIZE),
-    ]
+    ends = [(p.kind, p.end - START) for p in pieces]
+    assert ends == [(PieceKind.DAMAGE, len(message)), (PieceKind.UNUSED, SIZE)]
 
 
-def test_entry_without_a_body_is_no_damage(log: Log, some: list[Message]) -> None:
-    import struct
-
-    noop = struct.pack(">iiqqqiIIi", 2, 48, 0, 4, START, 0, 0, 0, 0)
-    data = noop + log(some[:1], START + 48, entries=True)
+def test_entry_without_a_body_is_no_damage(some: list[Message]) -> None:
+    noop = HEADER.pack(2, 48, 0, 4, START, 0, 0, 0, 0)
+    data = noop + make_log(some[:1], START + 48, entries=True)
     assert [p.kind for p in laid_out(data)] == [PieceKind.NOOP, PieceKind.ENTRY]
 
 

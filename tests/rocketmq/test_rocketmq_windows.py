@@ -6,23 +6,37 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from made_logs import column, damage_of, entry, make_log, of_messages
 
+from dledger.protocol.messages.entry import HEADER
 from dledger.rocketmq.columns.commit_log import Wanted, column_batches
 from dledger.rocketmq.columns.entries import EntryScanner, entry_batches
 from dledger.rocketmq.columns.windows import FileReader, LogSpan
-from dledger.rocketmq.format.message import Message, encode_message
+from dledger.rocketmq.format.message import Message, encode_dledger_blank, encode_message
 from dledger.rocketmq.format.scan import scan
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 
-Log = Callable[..., bytes]
 START = 4096
 SIZE = 4608
 WINDOWS = (64, 200, 517, 1 << 20)
+
+
+def reading(data: bytes) -> Callable[[int, int], bytes]:
+    """Reads a file with these bytes, and no others."""
+
+    def read(offset: int, length: int) -> bytes:
+        assert offset >= START
+        part = data[offset - START : offset - START + length]
+        assert len(part) == length
+        return part
+
+    return read
 
 
 def of_file(
@@ -31,18 +45,12 @@ def of_file(
     """Places of the messages, and the damage with what the end of the log has of it, as a reader
     finds them."""
 
-    def read(offset: int, length: int) -> bytes:
-        assert offset >= START
-        part = data[offset - START : offset - START + length]
-        assert len(part) == length
-        return part
-
     span = LogSpan(START, START + len(data), START + max(SIZE, len(data)))
     name = "position" if how.get("entries") else "physical_offset"
     rows: list[int] = []
     damage: list[ScannedPiece] = []
-    for batch in FileReader(read, span, columns=(name,), **how).batches(begin, stop):
-        rows += batch.rows.column(0).to_pylist() if batch.rows else []
+    for batch in FileReader(reading(data), span, columns=(name,), **how).batches(begin, stop):
+        rows += column([batch], name)
         damage += batch.damage
         if batch.tail is not None and "without the end" in batch.tail.reason:
             rows.append(batch.tail.start)  # sound as far as a checksum goes
@@ -51,18 +59,26 @@ def of_file(
     return rows, damage
 
 
+def in_ranges(data: bytes, cuts: list[int], **how: Any) -> tuple[list[int], list[ScannedPiece]]:
+    """The same of ranges one behind the other."""
+    borders = itertools.pairwise([START, *sorted(cuts), START + SIZE])
+    parts = [of_file(data, begin=begin, stop=stop, **how) for begin, stop in borders]
+    rows, damage = zip(*parts, strict=True)
+    return list(itertools.chain(*rows)), list(itertools.chain(*damage))
+
+
 def expected(data: bytes) -> tuple[list[int], list[ScannedPiece]]:
     pieces = list(scan(data, START, file_end=START + max(SIZE, len(data))))
-    places = [p.message_offset for p in pieces if p.kind in (PieceKind.MESSAGE, PieceKind.ENTRY)]
+    places = [piece.message_offset for piece in of_messages(pieces)]
     return places, [p for p in pieces if p.kind is PieceKind.DAMAGE]
 
 
 @pytest.mark.parametrize("entries", [False, True])
 @pytest.mark.parametrize("window", WINDOWS)
 def test_any_window_gives_the_messages_of_the_whole_file(
-    log: Log, some: list[Message], entries: bool, window: int
+    some: list[Message], entries: bool, window: int
 ) -> None:
-    data = log(some * 3, START, SIZE, entries=entries)
+    data = make_log(some * 3, START, SIZE, entries=entries)
     found = of_file(data, window=window)
     assert found == expected(data)
     assert len(found[0]) == 15
@@ -78,7 +94,6 @@ def test_any_window_gives_the_messages_of_the_whole_file(
 @example(changes=[], hole=(0, SIZE), cut=SIZE, window=64, entries=False)
 @example(changes=[(700, 1)], hole=(0, 0), cut=SIZE, window=64, entries=True)
 def test_any_window_finds_the_same_damage(
-    log: Log,
     some: list[Message],
     changes: list[tuple[int, int]],
     hole: tuple[int, int],
@@ -86,7 +101,7 @@ def test_any_window_finds_the_same_damage(
     window: int,
     entries: bool,
 ) -> None:
-    data = bytearray(log(some * 2, START, SIZE, entries=entries))
+    data = bytearray(make_log(some * 2, START, SIZE, entries=entries))
     for at, value in changes:
         data[at] = value
     data[hole[0] : hole[0] + hole[1]] = bytes(len(data[hole[0] : hole[0] + hole[1]]))
@@ -100,39 +115,28 @@ def test_any_window_finds_the_same_damage(
     lookback=st.sampled_from([0, 50, 700]),
 )
 def test_ranges_give_every_message_and_all_damage_once(
-    log: Log, some: list[Message], change: tuple[int, int], cuts: list[int], lookback: int
+    some: list[Message], change: tuple[int, int], cuts: list[int], lookback: int
 ) -> None:
-    data = bytearray(log(some * 2, START, SIZE))
+    data = bytearray(make_log(some * 2, START, SIZE))
     data[change[0]] = change[1]
-    rows: list[int] = []
-    damage: list[ScannedPiece] = []
-    for begin, stop in itertools.pairwise([START, *sorted(cuts), START + SIZE]):
-        more_rows, more_damage = of_file(
-            bytes(data), begin=begin, stop=stop, window=300, lookback=lookback
-        )
-        rows, damage = rows + more_rows, damage + more_damage
-    assert (rows, damage) == expected(bytes(data))
+    assert in_ranges(bytes(data), cuts, window=300, lookback=lookback) == expected(bytes(data))
 
 
-def test_range_that_begins_in_a_body_returns_no_forged_message(
-    log: Log,
-) -> None:
+def test_range_that_begins_in_a_body_returns_no_forged_message() -> None:
     """A producer knows where its message will lie, and can put one into its body that lies where it
     says."""
     first = Message("TopicA", b"x" * 300)
     inner_at = START + len(encode_message(first)) + 88 + 20
     forged = encode_message(Message("Secret", b"forged", physical_offset=inner_at))
     outer = Message("TopicA", b"y" * 20 + forged + b"y" * 50)
-    data = log([first, outer, first], START, SIZE)
+    data = make_log([first, outer, first], START, SIZE)
     assert of_file(data, begin=inner_at - 5, lookback=0)[0][0] == inner_at  # so it would be
     assert inner_at not in of_file(data, begin=inner_at - 5, lookback=1000)[0]
     assert inner_at not in of_file(data, begin=inner_at - 5, lookback=150)[0]
 
 
-def test_a_size_that_lies_makes_nobody_read_to_the_end_of_the_file(
-    log: Log, some: list[Message]
-) -> None:
-    data = bytearray(log(some, START, 1 << 20))
+def test_a_size_that_lies_makes_nobody_read_to_the_end_of_the_file(some: list[Message]) -> None:
+    data = bytearray(make_log(some, START, 1 << 20))
     struct.pack_into(">i", data, 0, 1 << 19)
     most = 0
 
@@ -142,15 +146,15 @@ def test_a_size_that_lies_makes_nobody_read_to_the_end_of_the_file(
         return bytes(data[offset - START : offset - START + length])
 
     span = LogSpan(START, START + len(data), START + len(data))
-    batches = list(FileReader(read, span, window=1024).batches(START, span.data_end))
-    assert sum(batch.rows.num_rows for batch in batches if batch.rows) == len(some) - 1
+    batches = FileReader(read, span, window=1024).batches(START, span.data_end)
+    assert len(column(batches, "body")) == len(some) - 1
     assert most <= 1024 + 4096
 
 
 def test_messages_of_other_topics_and_times_are_left_out_and_damage_is_not(
-    log: Log, some: list[Message]
+    some: list[Message],
 ) -> None:
-    data = bytearray(log(some, START, SIZE))
+    data = bytearray(make_log(some, START, SIZE))
     damaged = list(scan(data, START))[1]
     data[damaged.start - START + 60] ^= 1  # TopicB, which is not asked for
     data[damaged.start - START] ^= 1
@@ -163,20 +167,15 @@ def test_messages_of_other_topics_and_times_are_left_out_and_damage_is_not(
         (Wanted(stored_before=stored + 1, topic="TopicA".__eq__), ["TopicA", "TopicA"]),
     ):
         batches = list(column_batches(data, START, wanted=wanted, columns=["topic"]))
-        assert [row["topic"] for b in batches if b.rows for row in b.rows.to_pylist()] == topics
-        assert [d.start for b in batches for d in b.damage] == [damaged.start]
+        assert column(batches, "topic") == topics
+        assert [piece.start for piece in damage_of(batches)] == [damaged.start]
 
 
 def entry_log(bodies: list[bytes], size: int) -> bytes:
     data = b""
     for index, body in enumerate(bodies):
-        data += (
-            struct.pack(
-                ">iiqqqiIIi", 1, 48 + len(body), index, 3, START + len(data), 0, 0, 0, len(body)
-            )
-            + body
-        )
-    return (data + struct.pack(">ii", -1, size - len(data))).ljust(size, b"\0")
+        data += entry(body, index, START + len(data))
+    return (data + encode_dledger_blank(size - len(data))).ljust(size, b"\0")
 
 
 @given(
@@ -193,38 +192,21 @@ def test_entries_are_the_same_through_any_window_and_in_any_ranges(
     for at, value in changes:
         data[at] = value
     batches = list(entry_batches(data, START))
-    places = [p for b in batches if b.rows for p in b.rows.column("position").to_pylist()]
-    damage = [d for b in batches for d in b.damage]
-    rows: list[int] = []
-    found: list[ScannedPiece] = []
-    for begin, stop in itertools.pairwise([START, *sorted(cuts), START + SIZE]):
-        more = of_file(bytes(data), begin=begin, stop=stop, window=window, entries=True)
-        rows, found = rows + more[0], found + more[1]
-    assert (rows, found) == (places, damage)
+    whole = column(batches, "position"), damage_of(batches)
+    assert in_ranges(bytes(data), cuts, window=window, entries=True) == whole
     if not changes:
-        assert [
-            b for batch in batches if batch.rows for b in batch.rows.column("body").to_pylist()
-        ] == bodies
-        assert not damage
+        assert (column(batches, "body"), damage_of(batches)) == (bodies, [])
 
 
-def test_entry_columns_are_the_header_and_the_body(log: Log) -> None:
-    data = struct.pack(">iiqqqiIIi", 2, 48, 7, 5, START, 9, 0xFFFF_FFFF, 0, 0).ljust(200, b"\0")
+def test_entry_columns_are_the_header_and_the_body() -> None:
+    data = HEADER.pack(2, 48, 7, 5, START, 9, 0xFFFF_FFFF, 0, 0).ljust(200, b"\0")
     (batch, rest) = entry_batches(data, START)
     assert batch.rows is not None
-    assert batch.rows.to_pylist() == [
-        {
-            "entry_index": 7,
-            "term": 5,
-            "position": START,
-            "size": 48,
-            "magic": 2,
-            "channel": 9,
-            "chain_crc": 0xFFFF_FFFF,
-            "body_crc": 0,
-            "body": b"",
-        }
-    ]
+    (row,) = batch.rows.to_pylist()
+    assert row == {
+        "entry_index": 7, "term": 5, "position": START, "size": 48, "magic": 2, "channel": 9,
+        "chain_crc": 0xFFFF_FFFF, "body_crc": 0, "body": b"",
+    }  # fmt: skip
     assert (rest.rows, rest.damage, rest.end) == (None, [], START + 200)
 
 
@@ -232,10 +214,9 @@ def test_entry_with_a_wrong_body_crc_is_damage_and_the_next_one_is_read() -> Non
     data = bytearray(entry_log([b"one", b"two"], 300))
     struct.pack_into(">I", data, 40, 12345)
     batches = list(entry_batches(data, START))
-    assert [p.reason for b in batches for p in b.damage] == [
-        "entry 0: the body does not match the entry's CRC"
-    ]
-    assert [b.rows.column("body").to_pylist() for b in batches if b.rows] == [[b"two"]]
+    (damaged,) = damage_of(batches)
+    assert damaged.reason == "entry 0: the body does not match the entry's CRC"
+    assert column(batches, "body") == [b"two"]
 
 
 def test_entries_are_found_from_any_byte() -> None:
@@ -248,11 +229,9 @@ def test_entries_are_found_from_any_byte() -> None:
         assert piece.start == next(s for s in starts if s >= offset)
 
 
-def test_file_without_a_blank_is_damaged_at_its_end_if_a_file_follows(
-    log: Log, some: list[Message]
-) -> None:
-    whole = log(some, START, SIZE)
-    end = START + len(log(some, START))
+def test_file_without_a_blank_is_damaged_at_its_end_if_a_file_follows(some: list[Message]) -> None:
+    whole = make_log(some, START, SIZE)
+    end = START + len(make_log(some, START))
     for data, damage in (
         (whole, []),
         (whole[: end - START + 20], []),  # the zeros behind the blank need not be there
@@ -264,45 +243,32 @@ def test_file_without_a_blank_is_damaged_at_its_end_if_a_file_follows(
             found = []
             for begin, stop in ((START, cut), (cut, START + SIZE)):
                 span = LogSpan(START, START + len(data), START + SIZE, START + SIZE)
-                reader = FileReader(
-                    lambda offset, n, d=data: d[offset - START : offset - START + n], span
-                )
-                found += [d for batch in reader.batches(begin, stop) for d in batch.damage]
+                found += damage_of(FileReader(reading(data), span).batches(begin, stop))
             assert [(d.start, d.end) for d in found] == damage
 
 
-def test_the_smallest_message_is_read_where_it_is_the_last_one(log: Log) -> None:
-    data = log([Message("T", physical_offset=0)], START).ljust(SIZE, b"\0")
+def test_the_smallest_message_is_read_where_it_is_the_last_one() -> None:
+    data = make_log([Message("T", physical_offset=0)], START).ljust(SIZE, b"\0")
     assert of_file(data) == ([START], [])
-    reader = FileReader(
-        lambda at, n: data[at - START : at - START + n], LogSpan(START, START + SIZE, START + SIZE)
-    )
+    reader = FileReader(reading(data), LogSpan(START, START + SIZE, START + SIZE))
     assert reader.written_end(START) == START + 92
 
 
-def test_damage_at_the_end_of_the_log_is_looked_at_twice(log: Log, some: list[Message]) -> None:
+def test_damage_at_the_end_of_the_log_is_looked_at_twice(some: list[Message]) -> None:
     """Whoever reads while a broker writes can get the end of a message without its beginning."""
-    data = log(some, START)
+    data = make_log(some, START)
     torn = bytearray(data)
     body = data.index(b"x" * 200)
     torn[body : body + 50] = bytes(50)
     reads = itertools.count()
 
     def read(offset: int, length: int) -> bytes:
-        return bytes(
-            (torn if not next(reads) else data).ljust(SIZE, b"\0")[
-                offset - START : offset - START + length
-            ]
-        )
+        found = data if next(reads) else bytes(torn)
+        return reading(found.ljust(SIZE, b"\0"))(offset, length)
 
-    open_file, closed = (
-        LogSpan(START, START + SIZE, START + SIZE),
-        LogSpan(START, START + SIZE, START + SIZE, START),
-    )
+    open_file = LogSpan(START, START + SIZE, START + SIZE)
     batches = list(FileReader(read, open_file).batches(START, START + SIZE))
-    assert not [d for batch in batches for d in batch.damage]
-    assert sum(batch.rows.num_rows for batch in batches if batch.rows) == len(some)
+    assert (len(column(batches, "body")), damage_of(batches)) == (len(some), [])
     reads = itertools.count()
-    assert [
-        d for batch in FileReader(read, closed).batches(START, START + SIZE) for d in batch.damage
-    ]
+    closed = replace(open_file, next_start=START)
+    assert damage_of(FileReader(read, closed).batches(START, START + SIZE))

@@ -3,12 +3,13 @@ the power fails there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from dledger.rocketmq.format.message import BLANK_SIZE, Message, encode_blank, message_size
 from dledger.rocketmq.format.properties import KEYS, format_properties, parse_properties
@@ -219,12 +220,7 @@ class StoreLife:
 
     def _look_for(self, store: MessageStore, there: dict[int, Message]) -> None:
         """Queues and index have these messages, and no others."""
-        by_queue: dict[tuple[str, int], list[int]] = {queue: [] for queue in QUEUES}
-        by_key: dict[tuple[str, str], list[int]] = {}
-        for at, message in there.items():
-            by_queue[message.topic, message.queue_id].append(at)
-            key = parse_properties(message.properties)[KEYS]
-            by_key.setdefault((message.topic, key), []).append(at)
+        by_queue, by_key = places_of(there)
         for (topic, queue_id), places in by_queue.items():
             rows = store.messages(topic, queue_id, 0, 1000)
             got = [one.physical_offset for one in rows]
@@ -237,8 +233,30 @@ class StoreLife:
             require(got == places[::-1], f"key {key} of {topic} has {got}, not {places[::-1]}")
 
 
+def places_of(
+    messages: Mapping[int, Message],
+) -> tuple[dict[tuple[str, int], list[int]], dict[tuple[str, str], list[int]]]:
+    """The places of the messages of each queue, and of those with each key of a topic."""
+    by_queue: dict[tuple[str, int], list[int]] = {queue: [] for queue in QUEUES}
+    by_key = defaultdict[tuple[str, str], list[int]](list)
+    for at, message in messages.items():
+        by_queue[message.topic, message.queue_id].append(at)
+        by_key[message.topic, parse_properties(message.properties)[KEYS]].append(at)
+    return by_queue, by_key
+
+
 @dataclass(slots=True)
-class StoreTally:
+class Sums:
+    """Counts and findings that are added up, field by field."""
+
+    def add(self, other: Self) -> None:
+        """Add those of another one."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+
+
+@dataclass(slots=True)
+class StoreTally(Sums):
     """The crashes that were looked at, and the findings."""
 
     points: int = 0
@@ -248,12 +266,6 @@ class StoreTally:
     lost: int = 0
     not_started: int = 0
     findings: list[str] = field(default_factory=list)
-
-    def add(self, other: StoreTally) -> None:
-        """Add the counts of another one."""
-        for name in ("points", "killed", "cut", "lost", "not_started"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.findings += other.findings
 
     def __str__(self) -> str:
         return (
@@ -269,10 +281,8 @@ def crash(seed: int, kill_at: int | None, *, power: bool) -> int:
     Raises:
         BrokenPromise: a message is lost, or the store does not start.
     """
-    disk, rng = (
-        MemoryDisk(first_step=STEP),
-        Rng(seed if kill_at is None else seed * 100_003 + kill_at),
-    )
+    disk = MemoryDisk(first_step=STEP)
+    rng = Rng(seed if kill_at is None else seed * 100_003 + kill_at)
     disk.kill_at, disk.kill_short = kill_at, rng.pick(SHORTS)
     life = StoreLife(disk, seed)
     with suppress(ProcessKilled):
@@ -305,14 +315,9 @@ def sweep(seeds: range, every: int = 1) -> StoreTally:
                 tally.cut += power
                 try:
                     crash(seed, kill_at, power=power)
-                except NotStarted as error:
-                    tally.not_started += 1
-                    tally.findings.append(
-                        f"seed {seed}, operation {kill_at}, power {power}: {error}"
-                    )
                 except BrokenPromise as error:
-                    tally.lost += 1
-                    tally.findings.append(
-                        f"seed {seed}, operation {kill_at}, power {power}: {error}"
-                    )
+                    tally.not_started += isinstance(error, NotStarted)
+                    tally.lost += not isinstance(error, NotStarted)
+                    where = f"seed {seed}, operation {kill_at}, power {power}"
+                    tally.findings.append(f"{where}: {error}")
     return tally

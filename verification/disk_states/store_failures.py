@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from dledger.rocketmq.upgrade.examine import examine
 from dledger.rocketmq.upgrade.old_commit_log import Adopted, OldCommitLog
 from verification.disk.memory_disk import MemoryDisk
 from verification.disk_states.failures import MAKING, MAX_FINDINGS, READS, FailingDisk, Fault
-from verification.disk_states.message_stores import ROOT, SIZES, StoreLife
+from verification.disk_states.message_stores import ROOT, SIZES, StoreLife, Sums
 from verification.disk_states.promise import require
 
 NOT_CHANGING: Final = READS | {"map"}
@@ -38,23 +39,15 @@ POWER: Final = ((False, False), (True, False), (True, True))
 
 
 @dataclass(slots=True)
-class StoreFailureTally:
+class StoreFailureTally(Sums):
     """The faults that were tried, and their outcomes."""
 
-    faults: dict[str, int] = field(default_factory=dict)
+    faults: Counter[str] = field(default_factory=Counter)
     """By error and operation."""
     raised: int = 0
     """Runs in which a call raised."""
     starts: int = 0
     findings: list[str] = field(default_factory=list)
-
-    def add(self, other: StoreFailureTally) -> None:
-        """Add the counts of another one."""
-        for key, count in other.faults.items():
-            self.faults[key] = self.faults.get(key, 0) + count
-        self.raised += other.raised
-        self.starts += other.starts
-        self.findings += other.findings
 
     def __str__(self) -> str:
         return (
@@ -106,8 +99,7 @@ def faults_of(run: Callable[[FailingDisk], object]) -> list[Fault]:
 
 
 def _tally(tally: StoreFailureTally, name: str, fault: Fault, run: Callable[[], None]) -> None:
-    key = f"{errno.errorcode[fault.code]} {fault.operation}"
-    tally.faults[key] = tally.faults.get(key, 0) + 1
+    tally.faults[f"{errno.errorcode[fault.code]} {fault.operation}"] += 1
     try:
         run()
     except Exception as error:
@@ -136,17 +128,23 @@ def _fail_store(
     life = TriedLife(disk, seed, goes_on=goes_on)
     with suppress(Ended):
         life.run()
-    require(disk.bit, "the fault never bit")
     tally.raised += bool(life.raised)
-    disk.heal()
-    power, keep = POWER[number % len(POWER)]
-    tally.starts += 1
-    disk.reboot(power, (lambda count: count - 1) if keep else None)
+    power = _restart(disk, number, tally)
     life.check(power=power)
     life.put(2)
     life.flush()
     disk.reboot(power=True)
     life.check(power=True)
+
+
+def _restart(disk: FailingDisk, number: int, tally: StoreFailureTally) -> bool:
+    """The disk works again, and the process or the system is another one; whether power failed."""
+    require(disk.bit, "the fault never bit")
+    disk.heal()
+    power, keep = POWER[number % len(POWER)]
+    tally.starts += 1
+    disk.reboot(power, (lambda count: count - 1) if keep else None)
+    return power
 
 
 OLD: Final = ROOT.parent / "old"
@@ -232,11 +230,7 @@ def _fail_upgrade(fault: Fault, number: int, tally: StoreFailureTally) -> None:
         upgrade(disk)
     except DLedgerError:
         tally.raised += 1
-    require(disk.bit, "the fault never bit")
-    disk.heal()
-    power, keep = POWER[number % len(POWER)]
-    tally.starts += 1
-    disk.reboot(power, (lambda count: count - 1) if keep else None)
+    _restart(disk, number, tally)
     adopted = disk.exists(NODE / "adopted") and disk.content(NODE / "adopted")
     require(not adopted or "gone" in json.loads(adopted), "adopted is torn")
     upgrade(disk)

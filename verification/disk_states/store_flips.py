@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,13 +22,13 @@ from typing import Any, Final
 from dledger.errors import DLedgerError, FormatError
 from dledger.rocketmq.format.config_json import decode_config
 from dledger.rocketmq.format.message import Message, encode_message, lay_out
-from dledger.rocketmq.format.properties import KEYS, format_properties, parse_properties
+from dledger.rocketmq.format.properties import KEYS, format_properties
 from dledger.rocketmq.store.message_store import MessageStore
 from dledger.rocketmq.store.topic_configs import TopicConfig
 from dledger.rocketmq.verify.store import Audit
 from verification.disk.memory_disk import MemoryDisk
 from verification.disk.memory_inode import Inode
-from verification.disk_states.message_stores import QUEUES, ROOT, SIZES
+from verification.disk_states.message_stores import QUEUES, ROOT, SIZES, Sums, places_of
 from verification.disk_states.promise import require
 
 LEFT_OUT: Final = ("lock", "abort")
@@ -38,28 +39,19 @@ FREE: Final = "message: a field that no checksum covers"
 
 
 @dataclass(slots=True)
-class StoreFlipTally:
+class StoreFlipTally(Sums):
     """The outcomes of the changed bytes, by kind of byte."""
 
-    flips: dict[str, int] = field(default_factory=dict)
-    found_at_start: dict[str, int] = field(default_factory=dict)
+    flips: Counter[str] = field(default_factory=Counter)
+    found_at_start: Counter[str] = field(default_factory=Counter)
     """Refused, or told of in the log."""
-    found_by_read: dict[str, int] = field(default_factory=dict)
-    found_by_verify: dict[str, int] = field(default_factory=dict)
-    harmless: dict[str, int] = field(default_factory=dict)
+    found_by_read: Counter[str] = field(default_factory=Counter)
+    found_by_verify: Counter[str] = field(default_factory=Counter)
+    harmless: Counter[str] = field(default_factory=Counter)
     """Every answer is as it was."""
     free: int = 0
     """Fields that were served as they are now, without a checksum that could tell."""
     findings: list[str] = field(default_factory=list)
-
-    def add(self, other: StoreFlipTally) -> None:
-        """Add the counts of another one."""
-        for name in COUNTS:
-            counts = getattr(self, name)
-            for kind, count in getattr(other, name).items():
-                counts[kind] = counts.get(kind, 0) + count
-        self.free += other.free
-        self.findings += other.findings
 
     def __str__(self) -> str:
         sums = [f"{sum(getattr(self, name).values())} {name.replace('_', ' ')}" for name in COUNTS]
@@ -152,11 +144,8 @@ class Ear(logging.Handler):
 def listening() -> Iterator[Ear]:
     """Collect the warnings of stores, even where logging is disabled; no other handler gets
     them."""
-    ear, logger, disabled = (
-        Ear(),
-        logging.getLogger("dledger.rocketmq"),
-        logging.root.manager.disable,
-    )
+    ear, logger = Ear(), logging.getLogger("dledger.rocketmq")
+    disabled = logging.root.manager.disable
     logging.disable(logging.NOTSET)
     logger.addHandler(ear)
     logger.propagate = False
@@ -171,7 +160,7 @@ def listening() -> Iterator[Ear]:
 def flip(image: StoreImage, path: Path, offset: int, tally: StoreFlipTally) -> None:
     """Change one byte, and see what becomes of it."""
     kind = image.kind(path, offset)
-    tally.flips[kind] = tally.flips.get(kind, 0) + 1
+    tally.flips[kind] += 1
     disk = image.disk()
     disk.flip(path, offset, 1 << (offset % 8) if offset % 3 else 0xFF)
     before = {path: bytes(inode.written) for path, inode in disk.names.items()}
@@ -192,23 +181,20 @@ def _meet(
     ear: Ear,
     tally: StoreFlipTally,
 ) -> None:
-    def count(counts: dict[str, int]) -> None:
-        counts[kind] = counts.get(kind, 0) + 1
-
     try:
         store = MessageStore(ROOT, **{**image.settings, "disk": disk})
     except DLedgerError:
-        count(tally.found_at_start)
+        tally.found_at_start[kind] += 1
         return
     answers = Answers(image, store)
     if answers.refused:
-        count(tally.found_by_read)
+        tally.found_by_read[kind] += 1
     elif ear.said:
-        count(tally.found_at_start)
+        tally.found_at_start[kind] += 1
     elif not answers.missing and not answers.changed:
-        count(tally.harmless)
+        tally.harmless[kind] += 1
     elif is_told_by_verify(before):
-        count(tally.found_by_verify)
+        tally.found_by_verify[kind] += 1
     else:
         is_free = kind == FREE or (kind == "config" and _is_json(before[CONFIG]))
         require(is_free, f"nobody tells: {answers.missing[:3]} {answers.changed[:3]}")
@@ -235,12 +221,8 @@ class Answers:
         self.changed: list[str] = []
         """Messages of which another field than the body is another one."""
         self.refused: list[str] = []
-        by_queue: dict[tuple[str, int], list[int]] = {queue: [] for queue in QUEUES}
-        by_key: dict[tuple[str, str], list[int]] = {}
-        for at, message in image.messages.items():
-            by_queue[message.topic, message.queue_id].append(at)
-            key = parse_properties(message.properties)[KEYS]
-            by_key.setdefault((message.topic, key), []).append(at)
+        by_queue, by_key = places_of(image.messages)
+        for at in image.messages:
             self._ask(image, f"message {at}", [at], lambda at=at: [store.message_at(at)])  # type: ignore[misc]
         for (topic, queue_id), places in by_queue.items():
             name = f"queue {queue_id} of {topic}"

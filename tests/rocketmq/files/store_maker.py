@@ -47,43 +47,41 @@ class Log:
             file.seek(offset % self.file_size)
             file.write(data)
 
+    @property
+    def room(self) -> int:
+        return self.file_size - self.end % self.file_size
+
     def place(self, size: int) -> int:
         """Where something of this size goes; a blank closes the file that has no room."""
-        room = self.file_size - self.end % self.file_size
-        if size + 8 > room:
+        if size + 8 > self.room:
             self.close()
         return self.end
 
     def close(self) -> None:
-        room = self.file_size - self.end % self.file_size
-        self.write(self.end, (encode_dledger_blank if self.entries else encode_blank)(room))
-        self.end += room
+        blank = encode_dledger_blank if self.entries else encode_blank
+        self.write(self.end, blank(self.room))
+        self.end += self.room
 
     def append(self, messages: Iterable[Message], term: int = 3) -> list[int]:
         """Physical offsets of the messages."""
-        return [
-            self.entry(message, term) if self.entries else self.message(message)
-            for message in messages
-        ]
+        return [self.message(message, term) for message in messages]
 
-    def message(self, message: Message) -> int:
-        at = self.place(message_size(message))
-        self.write(at, encode_message(message.moved(at)))
-        self.end += message_size(message)
+    def message(self, message: Message, term: int) -> int:
+        size, head = message_size(message), 48 if self.entries else 0
+        at = self.place(head + size) + head
+        data = encode_message(message.moved(at))
+        if self.entries:
+            self.body(data, term)
+        else:
+            self.write(at, data)
+            self.end += size
         return at
-
-    def entry(self, message: Message, term: int) -> int:
-        size = message_size(message)
-        at = self.place(48 + size)
-        self.body(encode_message(message.moved(at + 48)), term)
-        return at + 48
 
     def body(self, body: bytes, term: int) -> int:
         """Any entry; its position."""
         at = self.place(48 + len(body))
-        self.write(
-            at, HEADER.pack(1, 48 + len(body), self.index, term, at, 0, 0, 0, len(body)) + body
-        )
+        head = HEADER.pack(1, 48 + len(body), self.index, term, at, 0, 0, 0, len(body))
+        self.write(at, head + body)
         self.units.append(struct.pack(">iqiqq", 1, at, 48 + len(body), self.index, term))
         self.end = at + 48 + len(body)
         self.index += 1

@@ -1,4 +1,4 @@
-"""Files that a RocketMQ broker wrote, and messages to make stores of."""
+"""Small stores, and messages to make them of."""
 
 from __future__ import annotations
 
@@ -9,26 +9,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from made_logs import NOW, SMALL, make_messages
 
-from dledger.rocketmq.format.hosts import Host
 from dledger.rocketmq.format.message import Message
 from dledger.rocketmq.store.message_store import MessageStore
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `made_logs`: tests are no packages
-
-GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "rocketmq"
-SIZES = {
-    "cq_SCHEDULE_2.bin": 20_000,
-    "cq_TopicA_0.bin": 20_000,
-    "dledger_data.bin": 65_536,
-    "dledger_data_after_migration.bin": 65_536,
-    "indexfile.bin": 8440,
-    "old_commitlog.bin": 65_536,
-}
-"""Bytes of the files as they were written; the copies here do without most of the zeros at their
-ends."""
-NOW = 1_790_000_000_000
-HOST = Host.of("10.1.2.3", 10911)
+sys.path.insert(0, str(Path(__file__).parent))  # for `links`: tests are no packages
 
 
 @pytest.fixture
@@ -57,33 +43,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="session")
-def golden() -> Callable[[str], bytes]:
-    return lambda name: (GOLDEN / name).read_bytes().ljust(SIZES.get(name, 0), b"\0")
-
-
-def make_messages(count: int, size: int = 100, first: int = 0, queues: int = 4) -> list[Message]:
-    """Messages that can be told apart, of two topics in turn."""
-    return [
-        Message(
-            ("orders", "payments")[n % 2],
-            f"{n:06d}".encode().ljust(size, b"."),
-            f"KEYS\x01k{n} all\x02UNIQ_KEY\x01U{n:08d}\x02TAGS\x01t{n % 3}",
-            queue_id=n // 2 % queues,
-            born_timestamp=NOW - 5,
-            born_host=HOST,
-            store_host=HOST,
-        )
-        for n in range(first, first + count)
-    ]
-
-
-@pytest.fixture(scope="session")
 def some() -> Callable[..., list[Message]]:
     return make_messages
-
-
-SMALL = {"file_size": 4096, "units_in_file": 10, "index_slots": 16, "index_units": 50}
-"""Sizes with which a few messages fill several files of each kind."""
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from made_logs import damage_of
 
 from dledger.errors import ConfigError, PathError, RecordTooLarge
-from dledger.protocol.messages.entry import HEADER
+from dledger.protocol.messages.entry import HEADER, MAGIC_NORMAL
 from dledger.rocketmq.export.ledger_files import LedgerFiles
 from dledger.rocketmq.export.record_messages import RecordMessages, check_topic_name
 from dledger.rocketmq.export.store import LedgerExport, PlainExport
@@ -22,6 +23,7 @@ from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.message_store import MessageStore
 
 LEDGER = Path(__file__).resolve().parents[2] / "golden" / "dledger_clean_n0"
+DATA = [f"data/{n:020d}" for n in (0, 1024)]
 DATA_FILE = 1024
 INDEX_FILE = 256
 
@@ -46,12 +48,9 @@ def read_all(root: Path) -> list[dict[str, object]]:
     storage = Storage.of(str(root), {})
     plan = plan_store(open_store(storage, "rocketmq"))
     assert not plan.faults
-    rows: list[dict[str, object]] = []
-    for one in plan.ranges:
-        for batch in read_range(storage, "rocketmq", one):
-            assert not batch.damage
-            rows += batch.rows.to_pylist() if batch.rows else []
-    return rows
+    batches = [batch for one in plan.ranges for batch in read_range(storage, "rocketmq", one)]
+    assert not damage_of(batches)
+    return [row for batch in batches if batch.rows for row in batch.rows.to_pylist()]
 
 
 @pytest.mark.parametrize("form", ["rocketmq", "dledger"])
@@ -83,9 +82,7 @@ def test_exported_store_has_all_messages_with_offset_key_and_headers(
     assert b'"readQueueNums":2' in (tmp_path / "config" / "topics.json").read_bytes()
 
 
-def test_queue_that_begins_above_0_shows_a_broker_its_first_message(
-    tmp_path: Path,
-) -> None:
+def test_queue_that_begins_above_0_shows_a_broker_its_first_message(tmp_path: Path) -> None:
     """A broker takes a queue's first unit at or behind the commit log's begin for its first
     message: fillers, whose place is 0, must lie before that begin, or the broker's consumers skip
     real messages with them."""
@@ -110,60 +107,39 @@ def test_messages_that_leave_an_offset_out_are_refused(tmp_path: Path) -> None:
     store.abandon()
 
 
-def golden_entries() -> list[tuple[int, int, bytes]]:
-    """Index, term and body of the entries that a real node wrote."""
-    found = []
-    for name in ("00000000000000000000", "00000000000000001024"):
-        data, at = (LEDGER / "data" / name).read_bytes(), 0
-        while at + HEADER.size <= len(data):
-            magic, size, index, term, _, _, _, _, _ = HEADER.unpack_from(data, at)
-            if magic != 1:
-                break
-            found.append((index, term, data[at + HEADER.size : at + size]))
-            at += size
-    return found
+def ledger_files(directory: Path) -> LedgerFiles:
+    return LedgerFiles(directory, data_file_size=DATA_FILE, index_file_size=INDEX_FILE)
 
 
 def test_entries_of_a_real_node_that_are_written_again_have_its_bytes(tmp_path: Path) -> None:
-    files = LedgerFiles(
-        tmp_path / "dledger-n0", data_file_size=DATA_FILE, index_file_size=INDEX_FILE
-    )
-    for _, term, body in golden_entries():
-        files.append(term, body)
+    files = ledger_files(tmp_path / "dledger-n0")
+    for name in DATA:
+        data, at = (LEDGER / name).read_bytes(), 0
+        while data[at : at + 4] == MAGIC_NORMAL.to_bytes(4):
+            _, size, _, term, *_ = HEADER.unpack_from(data, at)
+            files.append(term, data[at + HEADER.size : at + size])
+            at += size
     files.close()
-    for name in (
-        "data/00000000000000000000",
-        "data/00000000000000001024",
-        "index/00000000000000000000",
-        "checkpoint",
-    ):
+    for name in (*DATA, f"index/{0:020d}", "checkpoint"):
         assert (tmp_path / "dledger-n0" / name).read_bytes() == (LEDGER / name).read_bytes(), name
     assert (tmp_path / "dledger-n0" / "currterm").read_text() == "voteLeader=\ncurrTerm=0\n"
 
 
-def test_entry_that_leaves_fewer_than_8_bytes_goes_into_the_next_file(
-    tmp_path: Path,
-) -> None:
+def test_entry_that_leaves_fewer_than_8_bytes_goes_into_the_next_file(tmp_path: Path) -> None:
     """Exactly 8 bytes may stay; padding is magic -1, the bytes that are left, and zeros."""
-    files = LedgerFiles(tmp_path / "n", data_file_size=DATA_FILE, index_file_size=INDEX_FILE)
-    positions = [
-        files.append(0, bytes(DATA_FILE - 8 - 48)),
-        files.append(0, b"x" * 100),
-        files.append(0, b"y" * 829),
-    ]
+    files = ledger_files(tmp_path / "n")
+    bodies = bytes(DATA_FILE - 8 - 48), b"x" * 100, b"y" * 829
+    assert [files.append(0, body) for body in bodies] == [48, 1024 + 48, 2048 + 48]
     files.close()
-    assert positions == [48, 1024 + 48, 2048 + 48]
     first, second = ((tmp_path / "n" / "data" / f"{n * 1024:020d}").read_bytes() for n in (0, 1))
     assert first[-8:] == struct.pack(">ii", -1, 8)
     assert second[148:156] == struct.pack(">ii", -1, 1024 - 148)
     assert not any(second[156:])
 
 
-def test_entry_too_large_for_any_file_is_refused_before_a_write(
-    tmp_path: Path,
-) -> None:
+def test_entry_too_large_for_any_file_is_refused_before_a_write(tmp_path: Path) -> None:
     """Java's DLedger burns whole files for it and leaves a log that a restart cuts short."""
-    files = LedgerFiles(tmp_path / "n", data_file_size=DATA_FILE, index_file_size=INDEX_FILE)
+    files = ledger_files(tmp_path / "n")
     files.append(0, b"before")
     with pytest.raises(RecordTooLarge, match="entry 1 has 1,017 bytes"):
         files.append(0, bytes(DATA_FILE - 7 - 48))
@@ -173,9 +149,9 @@ def test_entry_too_large_for_any_file_is_refused_before_a_write(
 
 
 def test_a_directory_with_a_log_is_not_written_over(tmp_path: Path) -> None:
-    LedgerFiles(tmp_path / "n", data_file_size=DATA_FILE, index_file_size=INDEX_FILE).close()
+    ledger_files(tmp_path / "n").close()
     with pytest.raises(PathError, match="has a log already"):
-        LedgerFiles(tmp_path / "n", data_file_size=DATA_FILE, index_file_size=INDEX_FILE)
+        ledger_files(tmp_path / "n")
 
 
 @pytest.mark.parametrize(
@@ -192,13 +168,8 @@ def test_a_retry_topic_s_name_is_a_topic_name() -> None:
 
 def test_key_replaces_its_header_and_empty_headers_are_left_out() -> None:
     """A record with a key loses its own header KEYS."""
-    headers: list[tuple[str, bytes | None]] = [
-        ("KEYS", b"h"),
-        ("a", b"1"),
-        ("a", b"2"),
-        ("b", b""),
-        ("c", None),
-    ]
+    headers: list[tuple[str, bytes | None]] = [("KEYS", b"h"), ("a", b"1"), ("a", b"2")]
+    headers += [("b", b""), ("c", None)]
     message = RecordMessages("t").message(0, 0, 5, b"k1 k2", None, headers)
     assert message.property_map() == {"KEYS": "k1 k2", "a": "2"}
     assert message.body == b""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import pytest
+from made_logs import of_messages
 
 from dledger.rocketmq.dispatch.build_consume_queue import Reput
 from dledger.rocketmq.format.message import Message, decode_message, encode_blank
 from dledger.rocketmq.format.scan import scan
-from dledger.rocketmq.format.scanned_piece import PieceKind
 from dledger.rocketmq.store.commit_log import CommitLog
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
@@ -18,53 +20,31 @@ Golden = Callable[[str], bytes]
 
 
 def messages(data: bytes, start: int = 0) -> list[Message]:
-    return [
-        decode_message(data, p.message_offset - start)
-        for p in scan(data, start)
-        if p.kind in (PieceKind.MESSAGE, PieceKind.ENTRY)
-    ]
+    places = [piece.message_offset for piece in of_messages(scan(data, start))]
+    return [decode_message(data, place - start) for place in places]
 
 
+@pytest.mark.parametrize("ends", [[65_536], range(0, 1400, 7)], ids=["whole", "cut anywhere"])
 def test_dispatch_of_a_broker_s_log_makes_the_broker_s_queues_and_index(
-    golden: Golden, tmp_path: Path
+    golden: Golden, tmp_path: Path, ends: Sequence[int]
 ) -> None:
-    queues, index = (
-        ConsumeQueues(tmp_path / "consumequeue", 1000),
-        IndexService(tmp_path / "index", 100, units=400),
-    )
-    data = golden("dledger_data.bin")
-    reput = Reput(queues, index, offset=0)
-    assert reput.dispatch(data, 0, len(data)) == 1333
+    queues = ConsumeQueues(tmp_path / "consumequeue", 1000)
+    index = IndexService(tmp_path / "index", 100, units=400)
+    data, reput = golden("dledger_data.bin"), Reput(queues, index, offset=0)
+    for end in ends:
+        reput.dispatch(data[:end], 0, len(data))
+    assert reput.offset == 1333
     queues.flush()
     index.flush()
     made = {
-        path.relative_to(tmp_path / "consumequeue").as_posix(): path
-        for path in tmp_path.rglob("0" * 20)
+        path.parent.relative_to(queues.root).as_posix(): path.read_bytes()
+        for path in queues.root.rglob("0" * 20)
     }
-    assert sorted(made) == [
-        f"{queue}/{0:020d}" for queue in ("SCHEDULE_TOPIC_XXXX/2", "TopicA/0", "TopicA/1")
-    ]
-    assert made[f"SCHEDULE_TOPIC_XXXX/2/{0:020d}"].read_bytes() == golden("cq_SCHEDULE_2.bin")
-    assert made[f"TopicA/0/{0:020d}"].read_bytes() == golden("cq_TopicA_0.bin")
+    assert sorted(made) == ["SCHEDULE_TOPIC_XXXX/2", "TopicA/0", "TopicA/1"]
+    assert made["SCHEDULE_TOPIC_XXXX/2"] == golden("cq_SCHEDULE_2.bin")
+    assert made["TopicA/0"] == golden("cq_TopicA_0.bin")
     (file,) = index.files
     assert file.read_bytes() == golden("indexfile.bin")
-
-
-def test_dispatch_in_pieces_cut_anywhere_makes_the_same_files(
-    golden: Golden, tmp_path: Path
-) -> None:
-    queues, index = (
-        ConsumeQueues(tmp_path / "consumequeue", 1000),
-        IndexService(tmp_path / "index", 100, units=400),
-    )
-    data, reput = golden("dledger_data.bin"), Reput(queues, index, offset=0)
-    for end in range(0, 1400, 7):
-        reput.dispatch(data[:end], 0, len(data))
-    assert reput.offset == 1333
-    assert (tmp_path / "consumequeue/TopicA/0" / ("0" * 20)).read_bytes() == golden(
-        "cq_TopicA_0.bin"
-    )
-    assert index.files[0].read_bytes() == golden("indexfile.bin")
 
 
 def test_messages_of_a_broker_log_keep_their_bytes_when_put_again(

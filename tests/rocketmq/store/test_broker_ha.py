@@ -7,9 +7,10 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
+from links import address, beside, until
 
 from dledger.errors import ConfigError, PathError, PortInUse, ProtocolError, StorageError
 from dledger.rocketmq.ha import follower as follow
@@ -84,11 +85,6 @@ def log_bytes(begin: int, size: int) -> bytes:
     return struct.pack(f">{count}Q", *range(first, first + count))[begin % 8 : begin % 8 + size]
 
 
-async def until(condition: Callable[[], object]) -> None:
-    for _ in iter(lambda: bool(condition()), True):
-        await asyncio.sleep(0)
-
-
 @contextlib.asynccontextmanager
 async def serving(
     log: FakeLog,
@@ -105,19 +101,18 @@ async def serving(
         await service.stop()
 
 
+def acknowledged(service: HAService) -> list[int]:
+    """The last report of each slave."""
+    return [link.connection.slave_ack_offset for link in service.connections]
+
+
 @contextlib.asynccontextmanager
 async def following(
     log: FakeLog, port: int, settings: HASettings = SETTINGS
 ) -> AsyncIterator[BrokerFollower]:
     follower = BrokerFollower(log, f"127.0.0.1:{port}", settings=settings)
-    task = asyncio.create_task(follower.run())
-    try:
+    async with beside(follower.run()):
         yield follower
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-    if not task.cancelled():
-        task.result()
 
 
 @contextlib.asynccontextmanager
@@ -138,10 +133,8 @@ async def lying_master(*answers: bytes) -> AsyncIterator[int]:
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
-        task = asyncio.create_task(serve(listening))
-        yield listening.getsockname()[1]
-        task.cancel()
-        await asyncio.wait([task])
+        async with beside(serve(listening)):
+            yield listening.getsockname()[1]
 
 
 @contextlib.asynccontextmanager
@@ -167,16 +160,14 @@ async def test_slave_follows_from_the_masters_last_file_into_later_files() -> No
 
 async def test_slave_goes_on_where_its_log_ends_when_its_master_comes_back() -> None:
     master, slave = FakeLog(log_bytes(0, 30_000)), FakeLog(log_bytes(0, 10_001))
-    async with serving(master) as service:
-        port = service.accept_socket_service.port
-        follower = BrokerFollower(slave, f"127.0.0.1:{port}", settings=SETTINGS)
-        task = asyncio.create_task(follower.run())
-        await until(lambda: slave.max_offset == 30_000)
-    master.data += log_bytes(30_000, 5_000)
-    async with serving(master, port=port):
-        await until(lambda: slave.max_offset == 35_000)
-        task.cancel()
-        await asyncio.wait([task])
+    async with contextlib.AsyncExitStack() as follows:
+        async with serving(master) as service:
+            port = service.accept_socket_service.port
+            await follows.enter_async_context(following(slave, port))
+            await until(lambda: slave.max_offset == 30_000)
+        master.data += log_bytes(30_000, 5_000)
+        async with serving(master, port=port):
+            await until(lambda: slave.max_offset == 35_000)
     assert slave.data == master.data
 
 
@@ -220,11 +211,7 @@ async def test_report_after_a_flush_does_not_cover_what_came_during_it() -> None
         serving(master, BrokerRole.SYNC_MASTER) as service,
         following(slave, service.accept_socket_service.port),
     ):
-
-        def acknowledged() -> list[int]:
-            return [link.connection.slave_ack_offset for link in service.connections]
-
-        await until(lambda: acknowledged() == [1_000])
+        await until(lambda: acknowledged(service) == [1_000])
         master.data += log_bytes(1_000, 500)
         one = asyncio.create_task(service.handle_ha(1_500))
         await until(lambda: slave.begun == 1_500)
@@ -232,8 +219,8 @@ async def test_report_after_a_flush_does_not_cover_what_came_during_it() -> None
         two = asyncio.create_task(service.handle_ha(2_000))
         await until(lambda: slave.max_offset == 2_000)
         slave.may_end.release()
-        await until(lambda: acknowledged() != [1_000])
-        assert acknowledged() == [slave.flushed] == [1_500]
+        await until(lambda: acknowledged(service) != [1_000])
+        assert acknowledged(service) == [slave.flushed] == [1_500]
         assert await one is HAStatus.PUT_OK
         assert not two.done()
         slave.may_end.release()
@@ -261,9 +248,7 @@ async def test_made_up_first_report_is_no_acknowledgement() -> None:
         raw_slave(service.accept_socket_service.port) as (_, writer),
     ):
         writer.write(struct.pack(">q", 1_000))
-        await until(
-            lambda: any(link.connection.slave_ack_offset == 1_000 for link in service.connections)
-        )
+        await until(lambda: acknowledged(service) == [1_000])
         assert await service.handle_ha(1_000) is HAStatus.FLUSH_SLAVE_TIMEOUT
 
 
@@ -349,9 +334,7 @@ async def test_following_ends_when_the_disk_fails(error: Exception) -> None:
     slave.fails = error
     async with serving(FakeLog(log_bytes(0, 1_000))) as service:
         with pytest.raises(type(error), match=str(error)):
-            await BrokerFollower(
-                slave, f"127.0.0.1:{service.accept_socket_service.port}", settings=SETTINGS
-            ).run()
+            await BrokerFollower(slave, address(service), settings=SETTINGS).run()
 
 
 async def test_flush_that_fails_while_the_master_goes_away_is_not_forgotten() -> None:
@@ -360,9 +343,8 @@ async def test_flush_that_fails_while_the_master_goes_away_is_not_forgotten() ->
     slave = FakeLog()
     async with serving(FakeLog(log_bytes(0, 1_000))) as service:
         port = service.accept_socket_service.port
-        task = asyncio.create_task(
-            BrokerFollower(slave, f"127.0.0.1:{port}", settings=SETTINGS).run()
-        )
+        follower = BrokerFollower(slave, address(service), settings=SETTINGS)
+        task = asyncio.create_task(follower.run())
         await until(lambda: service.connections)
         slave.flushing.clear()
         slave.open.clear()

@@ -2,108 +2,60 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import random
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
+from links import address, beside, serving, until
+from made_logs import SMALL, files, make_messages
 
 from dledger.errors import FormatError, ProtocolError
 from dledger.rocketmq.dispatch.reput_message_service import ReputMessageService
 from dledger.rocketmq.files.layout import open_store
 from dledger.rocketmq.files.storage import Storage
 from dledger.rocketmq.files.tail import begins, ends
-from dledger.rocketmq.format.hosts import Host
-from dledger.rocketmq.format.message import Message
 from dledger.rocketmq.ha.follower import BrokerFollower
 from dledger.rocketmq.ha.ha_service import HAService
-from dledger.rocketmq.ha.serve import serve_store
 from dledger.rocketmq.ha.slave import follow_master
 from dledger.rocketmq.ha_protocol.messages import HASettings
 from dledger.rocketmq.store.files import NEW
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.rocketmq.store.message_store import MessageStore
 from dledger.storage.disk.disk import RealFile
-from dledger.types import Buffer
 
 pytestmark = pytest.mark.usefixtures("in_time")
 
-FILE = 4096
+FILE = SMALL["file_size"]
 HA = HASettings(mapped_file_size_commit_log=FILE)
-SMALL = {"file_size": FILE, "units_in_file": 10, "index_slots": 16, "index_units": 50}
 Opened = Callable[..., MessageStore]
-Some = Callable[..., list[Message]]
+messages = partial(make_messages, size=None, queues=3)
 
 
-def messages(count: int, first: int = 0) -> list[Message]:
-    host = Host.of("10.1.2.3", 10911)
-    return [
-        Message(
-            "orders",
-            f"{n:06d}".encode().ljust(n % 300, b"."),
-            f"UNIQ_KEY\x01U{n:08d}\x02TAGS\x01t{n % 3}",
-            queue_id=n % 3,
-            born_host=host,
-            store_host=host,
-        )
-        for n in range(first, first + count)
-    ]
-
-
-async def until(condition: Callable[[], object]) -> None:
-    for _ in iter(lambda: bool(condition()), True):
-        await asyncio.sleep(0)
-
-
-@contextlib.asynccontextmanager
-async def serving(store: MessageStore) -> AsyncIterator[HAService]:
-    ready: list[HAService] = []
-    task = asyncio.create_task(serve_store(store, "127.0.0.1", 0, HA, ready.append))
-    await until(lambda: ready or task.done())
-    yield ready[0]
-    task.cancel()
-    await asyncio.wait([task])
-
-
-@contextlib.asynccontextmanager
-async def following(store: MessageStore, master: HAService) -> AsyncIterator[None]:
-    task = asyncio.create_task(
-        follow_master(store, f"127.0.0.1:{master.accept_socket_service.port}", HA)
-    )
-    yield
-    task.cancel()
-    await asyncio.wait([task])
-    assert task.cancelled()
-
-
-def files(root: Path) -> dict[str, bytes]:
-    """Everything that a store holds of its messages; index files are named by when they were
-    made."""
-    found = {}
-    for folder in ("commitlog", "consumequeue"):
-        paths = [path for path in (root / folder).rglob("*") if path.is_file()]
-        found |= {str(path.relative_to(root)): path.read_bytes() for path in paths}
-    return found
+def following(store: MessageStore, master: HAService) -> AbstractAsyncContextManager[object]:
+    return beside(follow_master(store, address(master), HA))
 
 
 def check_equal(slave: MessageStore, master: MessageStore, count: int) -> None:
-    """The slave's log is the master's, and everything in it is found."""
-    assert files(slave.root) == files(master.root)
+    """The slave's log is the master's, and everything in it is found; index files are named by
+    when they were made."""
+    for folder in ("commitlog", "consumequeue"):
+        assert files(slave.root / folder) == files(master.root / folder)
     for n in range(0, count, 7):
-        (found,) = slave.messages_with_key("orders", f"U{n:08d}")
-        assert (found.queue_id, found.body[:6]) == (n % 3, f"{n:06d}".encode())
+        (found,) = slave.messages_with_key(("orders", "payments")[n % 2], f"U{n:08d}")
+        assert (found.queue_id, found.body[:6]) == (n // 2 % 3, f"{n:06d}".encode())
 
 
 async def test_slave_that_follows_from_the_start_becomes_the_same_store(
     tmp_path: Path, opened: Opened
 ) -> None:
     master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
-    async with serving(master) as service, following(slave, service):
+    async with serving(master, HA) as service, following(slave, service):
         for n in range(10):
-            master.put_messages(messages(20, n * 20))
+            master.put_messages(messages(20, first=n * 20))
             service.notify_appended()
             await until(lambda: slave.log.max_offset == master.log.max_offset)
     slave.close()
@@ -117,13 +69,13 @@ async def test_slave_that_begins_with_the_last_file_finds_what_it_has(
 ) -> None:
     master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
     master.put_messages(messages(100))
-    async with serving(master) as service, following(slave, service):
+    async with serving(master, HA) as service, following(slave, service):
         await until(lambda: slave.log.max_offset == master.log.max_offset)
     slave.close()
     assert slave.log.min_offset == master.log.max_offset // FILE * FILE
-    (last,) = slave.messages("orders", 0, 33)
-    assert last == master.messages("orders", 0, 33)[0]
-    assert slave.queues.get("orders", 0).min_offset > 20  # type: ignore[union-attr]
+    (last,) = slave.messages("orders", 0, 16)
+    assert last == master.messages("orders", 0, 16)[0]
+    assert slave.queues.get("orders", 0).min_offset > 10  # type: ignore[union-attr]
 
 
 async def test_store_that_follows_is_a_table_that_grows_message_by_message(
@@ -133,7 +85,7 @@ async def test_store_that_follows_is_a_table_that_grows_message_by_message(
     is whole."""
     master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
     placed = master.put_messages(messages(1))
-    async with serving(master) as service, following(slave, service):
+    async with serving(master, HA) as service, following(slave, service):
         await until(lambda: slave.log.max_offset == placed[-1].physical_offset + placed[-1].size)
         table = Storage.of(str(slave.root), {})
         known = begins(open_store(table, "rocketmq"))
@@ -142,7 +94,7 @@ async def test_store_that_follows_is_a_table_that_grows_message_by_message(
             seen = ends(open_store(table, "rocketmq"), known)
             assert seen["commitlog"] == border
             known = seen
-            placed = master.put_messages(messages(1, n))
+            placed = master.put_messages(messages(1, first=n))
             service.notify_appended()
             await until(lambda: slave.log.max_offset == master.log.max_offset)
 
@@ -203,9 +155,9 @@ async def test_master_whose_bytes_are_no_messages_ends_the_following(
     master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
     master.put_messages(messages(3))
     master.log.append_raw(master.log.max_offset, b"\7" * 200)
-    async with serving(master) as service:
+    async with serving(master, HA) as service:
         with pytest.raises(FormatError, match="commit log, byte"):
-            await follow_master(slave, f"127.0.0.1:{service.accept_socket_service.port}", HA)
+            await follow_master(slave, address(service), HA)
     assert len(slave.messages("orders", 0, 0)) == 1
 
 
@@ -213,15 +165,15 @@ async def test_master_with_files_of_another_size_is_refused(tmp_path: Path, open
     master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave", file_size=2 * FILE)
     while master.log.max_offset // FILE != 3:
         master.put_messages(messages(1))
-    async with serving(master) as service:
-        at = f"127.0.0.1:{service.accept_socket_service.port}"
+    async with serving(master, HA) as service:
+        other = HASettings(mapped_file_size_commit_log=2 * FILE)
         with pytest.raises(ProtocolError, match="where no commit log file of 8192 bytes begins"):
-            await follow_master(slave, at, HASettings(mapped_file_size_commit_log=2 * FILE))
+            await follow_master(slave, address(service), other)
     assert slave.log.max_offset == 0
 
 
 def test_reput_dispatches_behind_the_log_and_writes_the_checkpoint(
-    tmp_path: Path, opened: Opened, some: Some
+    tmp_path: Path, opened: Opened
 ) -> None:
     store = opened(tmp_path / "slave")
     rested = threading.Event()
@@ -233,7 +185,7 @@ def test_reput_dispatches_behind_the_log_and_writes_the_checkpoint(
     reput = ReputMessageService(store, busy=busy, checkpoint_s=0.0)
     reput.start()
     with MessageStore(tmp_path / "master", **SMALL) as master:  # type: ignore[arg-type]
-        master.put_messages(some(50))
+        master.put_messages(make_messages(50))
         for begin, data in master.log.files.parts(0, master.log.max_offset, 1_000):
             store.log.append_raw(begin, data)
             reput.notify_appended()
@@ -264,28 +216,6 @@ def test_flush_counts_what_was_there_when_it_began(
     assert (log.flushed_offset, log.max_offset, len(synced)) == (30, 120, 1)
     log.flush()
     assert (log.flushed_offset, len(synced)) == (120, 3)
-    log.close()
-
-
-def test_flush_that_comes_between_write_and_end_is_not_the_last_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = MappedFileQueue(tmp_path / "log", 100)
-    log.append(b"a")
-    write = RealFile.pwritev
-
-    def flushed_first(file: RealFile, buffers: Sequence[Buffer], offset: int) -> None:
-        log.flush()
-        write(file, buffers, offset)
-
-    synced: list[RealFile] = []
-    with monkeypatch.context() as patched:
-        patched.setattr(RealFile, "pwritev", flushed_first)
-        log.append(b"b")
-    monkeypatch.setattr(RealFile, "fdatasync", lambda file: synced.append(file))
-    assert log.flushed_offset == 1
-    log.flush()
-    assert len(synced) == 1
     log.close()
 
 

@@ -144,10 +144,8 @@ def test_files_that_go_beside_a_flush_are_no_error_of_it(
     queue: MappedFileQueue, monkeypatch: pytest.MonkeyPatch, remove: str
 ) -> None:
     queue.append(b"a" * 250)
-    begin = beside(
-        queue, queue.destroy if remove == "destroy" else lambda: queue.delete_before(200)
-    )
-    threads: list[threading.Thread] = []
+    removal = queue.destroy if remove == "destroy" else lambda: queue.delete_before(200)
+    begin, threads = beside(queue, removal), list[threading.Thread]()
     within(monkeypatch, "fdatasync", lambda: threads.append(begin()))
     queue.flush()
     threads[0].join()
@@ -188,19 +186,14 @@ def test_read_beside_a_deletion_gives_the_bytes_or_reports_them_gone(
         queue.read(200, 250)
 
 
-def end_by_forgetting(handles: FileHandles, path: Path) -> None:
-    handles.forget(path)
+ENDS: dict[str, Callable[[FileHandles, Path], object]] = {
+    "forgotten": lambda handles, path: handles.forget(path),
+    "others": lambda handles, path: handles.get(path.with_name("other")),
+    "closed": lambda handles, path: handles.close(),
+}
 
 
-def end_by_others(handles: FileHandles, path: Path) -> None:
-    handles.get(path.with_name("other"))
-
-
-def end_by_closing(handles: FileHandles, path: Path) -> None:
-    handles.close()
-
-
-@pytest.mark.parametrize("end", [end_by_forgetting, end_by_others, end_by_closing])
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_file_in_use_is_not_closed_and_its_descriptor_is_not_reused(
     tmp_path: Path, end: Callable[[FileHandles, Path], None]
 ) -> None:
@@ -230,7 +223,7 @@ def test_queues_and_index_of_a_store_belong_to_the_thread_that_dispatches(tmp_pa
 
     reput = ReputMessageService(store, busy=busy)
     reput.start()
-    store.log.put_message(Message("orders", b"body"))
+    store.log.put_messages([Message("orders", b"body")])
     reput.notify_appended()
     assert dispatched.wait(30)
     look, delete = (lambda: store.messages("orders", 0, 0)), (lambda: store.delete_before(0))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from made_logs import files, flip
 
 from dledger.errors import CorruptStore, DiskFull, FormatError, OffsetOutOfRange, RecordTooLarge
 from dledger.rocketmq.dispatch.build_consume_queue import DispatchRequest
@@ -31,48 +32,36 @@ def reopened(log: CommitLog) -> CommitLog:
     return CommitLog(log.files.directory.parent, FILE)
 
 
-def pieces(log: CommitLog) -> list[tuple[PieceKind, int, int]]:
-    return [
-        (piece.kind, piece.start, piece.end)
-        for start in log.files.starts
-        for piece in scan((log.files.path(start)).read_bytes(), start)
-    ]
-
-
 def test_messages_are_adjacent_and_a_blank_closes_a_file_without_room(
     log: CommitLog, some: Some
 ) -> None:
     placed = log.put_messages(some(50))
-    kinds = pieces(log)
-    assert [(start, end - start) for kind, start, end in kinds if kind is PieceKind.MESSAGE] == [
-        (one.physical_offset, one.size) for one in placed
-    ]
-    assert {kind for kind, _, _ in kinds} == {PieceKind.MESSAGE, PieceKind.BLANK, PieceKind.UNUSED}
+    starts = log.files.starts
+    found = [one for at in starts for one in scan(log.files.path(at).read_bytes(), at)]
+    messages = [(one.start, one.end - one.start) for one in found if one.kind is PieceKind.MESSAGE]
+    assert messages == [(one.physical_offset, one.size) for one in placed]
+    assert {p.kind for p in found} == {PieceKind.MESSAGE, PieceKind.BLANK, PieceKind.UNUSED}
     for one, message in zip(placed, some(50), strict=True):
         stored = log.message_at(one.physical_offset)
-        assert stored == replace(
-            message,
-            physical_offset=one.physical_offset,
-            queue_offset=one.queue_offset,
-            store_timestamp=one.store_timestamp,
-            body_crc=stored.body_crc,
-        )
+        expected = replace(message, queue_offset=one.queue_offset, body_crc=stored.body_crc)
+        expected = replace(expected, store_timestamp=one.store_timestamp)
+        assert stored == expected.moved(one.physical_offset)
     assert [one.queue_offset for one in placed] == [n // 8 for n in range(50)]
 
 
 @pytest.mark.parametrize("room", [7, 8, 9])
 def test_a_message_goes_into_a_file_when_8_bytes_stay_behind_it(log: CommitLog, room: int) -> None:
     body = FILE - room - message_size(Message("t"))
-    log.put_message(Message("t", bytes(100)))
-    log.put_message(Message("t", bytes(body - message_size(Message("t", bytes(100))))))
+    log.put_messages([Message("t", bytes(100))])
+    log.put_messages([Message("t", bytes(body - message_size(Message("t", bytes(100)))))])
     assert (log.max_offset > FILE) == (room < 8)
 
 
 def test_a_message_that_no_file_has_room_for_is_refused(log: CommitLog) -> None:
     least = message_size(Message("t"))
-    log.put_message(Message("t", bytes(FILE - 8 - least)))
+    log.put_messages([Message("t", bytes(FILE - 8 - least))])
     with pytest.raises(RecordTooLarge, match="4,089 bytes"):
-        log.put_message(Message("t", bytes(FILE - 7 - least)))
+        log.put_messages([Message("t", bytes(FILE - 7 - least))])
     assert log.max_offset == FILE - 8
 
 
@@ -113,7 +102,7 @@ def test_prepared_and_rolled_back_messages_take_no_queue_offset(
 
 def test_store_time_stands_behind_a_host_of_either_kind(log: CommitLog) -> None:
     for host in (Host.of("10.0.0.1", 1), Host.of("fd00::1", 1)):
-        placed = log.put_message(Message("t", b"x", born_host=host, store_host=host))
+        placed = log.put_messages([Message("t", b"x", born_host=host, store_host=host)])[0]
         assert log.message_at(placed.physical_offset).store_timestamp == placed.store_timestamp
 
 
@@ -159,7 +148,7 @@ def test_a_log_that_a_blank_closes_goes_on_in_the_next_file(log: CommitLog, some
     log.files.close_file(b"\0\0" + (FILE - log.max_offset).to_bytes(2) + bytes.fromhex("cbd43194"))
     found = reopened(log)
     assert found.recover_normally().end == FILE
-    assert found.put_message(some(1)[0]).physical_offset == FILE
+    assert found.put_messages(some(1))[0].physical_offset == FILE
 
 
 @pytest.mark.parametrize("cut", [4, 30, 80, 91, 150])
@@ -179,18 +168,13 @@ def test_a_message_without_its_end_is_cut_off_for_good(
 def test_a_message_over_the_window_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dledger.rocketmq.store.commit_log.WINDOW", 64)
     log = CommitLog(tmp_path, FILE)
-    log.put_messages(
-        [Message("t", bytes(1000)), Message("t", bytes(2000)), Message("t", bytes(3000))]
-    )
+    log.put_messages(Message("t", bytes(size)) for size in (1000, 2000, 3000))
     found = reopened(log)
     assert found.recover_normally().end == log.max_offset
 
 
 def damage(log: CommitLog, place: int) -> None:
-    path = log.files.path(place - place % FILE)
-    data = bytearray(path.read_bytes())
-    data[place % FILE] ^= 0x55
-    path.write_bytes(data)
+    flip(log.files.path(place - place % FILE), place % FILE, 0x55)
 
 
 @pytest.mark.parametrize("number", [0, 5, 20, 48])
@@ -201,10 +185,10 @@ def test_damage_before_messages_is_refused_after_a_stop_unless_given_up(
     placed = log.put_messages(some(50))
     at = placed[number].physical_offset
     damage(log, at + 100)
-    before = {path: path.read_bytes() for path in log.files.directory.iterdir()}
+    before = files(log.files.directory)
     with pytest.raises(CorruptStore, match=f"byte {at:,}: the body's CRC.* stands behind it, at"):
         reopened(log).recover_normally()
-    assert {path: path.read_bytes() for path in log.files.directory.iterdir()} == before
+    assert files(log.files.directory) == before
     assert reopened(log).recover_normally(cut_damage=True).end == at
 
 
@@ -213,7 +197,7 @@ def test_damage_after_a_crash_is_refused_before_flushed_messages(
     log: CommitLog, some: Some, vouched: int, refused: bool
 ) -> None:
     """A power failure may leave holes among what was not flushed, and no others."""
-    placed = [log.put_message(message) for message in some(40)]
+    placed = [one for message in some(40) for one in log.put_messages([message])]
     at = placed[8].physical_offset
     damage(log, at + 100)
     found, gathered = reopened(log), list[DispatchRequest]()
@@ -223,22 +207,17 @@ def test_damage_after_a_crash_is_refused_before_flushed_messages(
             found.recover_abnormally(0, checkpoint, gathered.extend)
     else:
         assert found.recover_abnormally(0, checkpoint, gathered.extend).end == at
-        assert [one.physical_offset for one in gathered] == [
-            one.physical_offset for one in placed[:8]
-        ]
+        places = [one.physical_offset for one in placed[:8]]
+        assert [one.physical_offset for one in gathered] == places
 
 
 def test_crash_recovery_begins_at_the_last_file_the_checkpoint_covers(
     log: CommitLog, some: Some
 ) -> None:
-    placed = [log.put_message(message) for message in some(60)]
-    firsts = {
-        one.physical_offset: one.store_timestamp
-        for one in placed
-        if one.physical_offset % FILE == 0
-    }
+    placed = [one for message in some(60) for one in log.put_messages([message])]
+    firsts = [one for one in placed if one.physical_offset % FILE == 0]
     found = reopened(log)
-    for start, stored in firsts.items():
+    for start, _, stored, _ in firsts:
         assert found.recovery_start(stored) == start
         assert found.recovery_start(stored - 1) == max(0, start - FILE)
     assert found.recovery_start(0) == 0

@@ -6,9 +6,10 @@ import logging
 from pathlib import Path
 
 import pytest
+from made_logs import overwrite
 
 from dledger.errors import CorruptStore, FormatError, OffsetOutOfRange
-from dledger.rocketmq.format.consume_queue_unit import FILLER, ConsumeQueueUnit
+from dledger.rocketmq.format.consume_queue_unit import FILLER, ConsumeQueueUnit, encode_units
 from dledger.rocketmq.store.consume_queue import ConsumeQueue
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 
@@ -33,12 +34,12 @@ def offsets(queue: ConsumeQueue) -> list[int]:
 
 def test_units_stand_at_their_queue_offset_over_files(queue: ConsumeQueue) -> None:
     fill(queue, 0, 25)
-    assert queue.get(13) == ConsumeQueueUnit(1300, 100, 13)
+    assert queue.units(13, 1)[0] == ConsumeQueueUnit(1300, 100, 13)
     assert [unit.tags_code for unit in queue.units(8, 5)] == [8, 9, 10, 11, 12]
     assert (queue.min_offset, queue.max_offset, queue.max_physical) == (0, 25, 2500)
     for offset in (-1, 25):
         with pytest.raises(OffsetOutOfRange):
-            queue.get(offset)
+            queue.units(offset, 1)
 
 
 def test_unit_that_is_put_again_changes_nothing_and_is_not_logged(
@@ -48,7 +49,7 @@ def test_unit_that_is_put_again_changes_nothing_and_is_not_logged(
     assert not queue.put(11, 1100, 100, 5)
     assert not queue.put(3, 300, 100, 5)
     assert not caplog.records
-    assert (queue.max_offset, queue.get(11).tags_code) == (12, 11)
+    assert (queue.max_offset, queue.units(11, 1)[0].tags_code) == (12, 11)
 
 
 def test_a_queue_that_begins_above_0_has_fillers_before_its_first_message(
@@ -67,8 +68,9 @@ def test_fillers_keep_later_offsets_in_place_of_missing_messages(
     with caplog.at_level(logging.WARNING):
         fill(queue, 6, 8)
     assert "no message has queue offsets 3 to 6" in caplog.text
-    assert [queue.get(n).is_filler for n in range(8)] == [False] * 3 + [True] * 3 + [False] * 2
-    assert queue.get(7) == ConsumeQueueUnit(700, 100, 7)
+    units = queue.units(0, 8)
+    assert [unit.is_filler for unit in units] == [False] * 3 + [True] * 3 + [False] * 2
+    assert units[7] == ConsumeQueueUnit(700, 100, 7)
 
 
 def test_a_message_whose_place_another_one_has_is_not_put_and_told(
@@ -91,29 +93,34 @@ def test_an_offset_that_no_queue_can_have_is_an_error_and_costs_no_disk(
     assert queue.max_offset == 3
 
 
-def test_recovery_ends_at_a_unit_without_a_size_and_clears_the_rest(
-    queue: ConsumeQueue,
-) -> None:
-    """The first such unit is where the queue ends."""
-    fill(queue, 0, 17)
-    path = queue.directory / f"{200:020d}"
-    data = bytearray(path.read_bytes())
-    data[4 * 20 : 5 * 20] = bytes(20)
-    path.write_bytes(data)
+def recovered(queue: ConsumeQueue) -> ConsumeQueue:
+    """The same queue, opened anew."""
     opened = ConsumeQueue(queue.directory, IN_FILE)
     opened.recover()
-    assert (opened.max_offset, opened.max_physical) == (14, 1400)
-    assert path.read_bytes()[4 * 20 :] == bytes(6 * 20)
-    fill(opened, 14, 30)
+    return opened
+
+
+@pytest.mark.parametrize(("count", "end"), [(17, 14), (29, 7)], ids=["last file", "third last"])
+@pytest.mark.parametrize("torn", [20, 8], ids=["a unit without a size", "the end of a unit"])
+def test_recovery_ends_at_a_torn_unit_and_clears_the_rest(
+    queue: ConsumeQueue, count: int, end: int, torn: int
+) -> None:
+    """A power failure can leave the second half of a unit, whose size then looks well; it lies
+    before the unit in front of it."""
+    fill(queue, 0, count)
+    path, at = queue.directory / f"{end // 10 * 200:020d}", end % 10 * 20
+    overwrite(path, at, bytes(torn))
+    opened = recovered(queue)
+    assert (opened.max_offset, opened.max_physical) == (end, 100 * end)
+    assert path.read_bytes()[at:] == bytes(200 - at)
+    fill(opened, end, 30)
     assert offsets(opened) == [100 * n for n in range(30)]
 
 
 def test_recovery_looks_at_the_last_three_files_only(queue: ConsumeQueue) -> None:
     fill(queue, 0, 45)
     (queue.directory / f"{200:020d}").write_bytes(bytes(200))
-    opened = ConsumeQueue(queue.directory, IN_FILE)
-    opened.recover()
-    assert opened.max_offset == 45
+    assert recovered(queue).max_offset == 45
 
 
 @pytest.mark.parametrize("cut", range(0, 46))
@@ -126,8 +133,7 @@ def test_messages_behind_a_place_are_forgotten_and_can_be_put_again(
     kept = [n for n in (*range(4, 25), *range(28, 40)) if n <= cut]
     assert queue.max_physical == (100 * kept[-1] + 100 if kept else 0)
     assert queue.max_offset == (kept[-1] + 1 if kept else 0)
-    opened = ConsumeQueue(queue.directory, IN_FILE)
-    opened.recover()
+    opened = recovered(queue)
     assert opened.max_offset == queue.max_offset
     fill(opened, kept[-1] + 1 if kept else 4, 60)
     assert opened.max_offset == 60
@@ -157,11 +163,9 @@ def test_files_without_a_message_that_the_commit_log_still_has_are_removed(
 
 def test_fillers_alone_are_no_queue(queue: ConsumeQueue) -> None:
     queue.directory.mkdir(parents=True)
-    (queue.directory / f"{0:020d}").write_bytes(
-        b"\0" * 8 + b"\x7f\xff\xff\xff" + b"\0" * 8 + bytes(180)
-    )
+    (queue.directory / f"{0:020d}").write_bytes(encode_units([FILLER]).ljust(200, b"\0"))
     opened = ConsumeQueue(queue.directory, IN_FILE)
-    assert opened.get(0) == FILLER
+    assert opened.units(0, 1)[0] == FILLER
     opened.recover()
     assert opened.is_empty
     fill(opened, 5, 6)
@@ -204,18 +208,6 @@ def test_a_queue_s_file_of_another_size_is_an_error(tmp_path: Path) -> None:
         ConsumeQueues(tmp_path, IN_FILE)
 
 
-def test_recovery_ends_where_a_unit_lies_before_the_one_in_front_of_it(queue: ConsumeQueue) -> None:
-    """A power failure can leave the second half of a unit, whose size then looks well."""
-    fill(queue, 0, 17)
-    path = queue.directory / f"{200:020d}"
-    data = bytearray(path.read_bytes())
-    data[4 * 20 : 4 * 20 + 8] = bytes(8)
-    path.write_bytes(data)
-    opened = ConsumeQueue(queue.directory, IN_FILE)
-    opened.recover()
-    assert (opened.max_offset, opened.max_physical) == (14, 1400)
-
-
 def test_units_at_the_end_that_tell_of_no_message_are_dropped(queue: ConsumeQueue) -> None:
     fill(queue, 3, 17)
     assert queue.drop_torn(lambda offset, unit: unit.physical_offset == 100 * offset) is None
@@ -225,20 +217,7 @@ def test_units_at_the_end_that_tell_of_no_message_are_dropped(queue: ConsumeQueu
     assert queue.is_empty
 
 
-def test_recovery_looks_at_all_of_the_last_three_files(queue: ConsumeQueue) -> None:
-    fill(queue, 0, 29)
-    path = queue.directory / f"{0:020d}"
-    data = bytearray(path.read_bytes())
-    data[7 * 20 : 8 * 20] = bytes(20)
-    path.write_bytes(data)
-    opened = ConsumeQueue(queue.directory, IN_FILE)
-    opened.recover()
-    assert (opened.max_offset, opened.max_physical) == (7, 700)
-
-
 def test_a_flush_writes_what_was_put(queue: ConsumeQueue) -> None:
     assert queue.put(0, 100, 100, 0)
     queue.flush()
-    opened = ConsumeQueue(queue.directory, IN_FILE)
-    opened.recover()
-    assert opened.get(0) == ConsumeQueueUnit(100, 100, 0)
+    assert recovered(queue).units(0, 1)[0] == ConsumeQueueUnit(100, 100, 0)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_logs import files, index_units, overwrite, vouch_for_all
 
 from dledger.errors import CorruptStore, DLedgerError, FormatError, PathError
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
@@ -23,6 +24,8 @@ from verification.sim.rng import Rng
 
 Some = Callable[..., list[Message]]
 Opened = Callable[..., MessageStore]
+SLOTS = 16
+"""Of an index file of the stores here."""
 
 
 def check(store: MessageStore, least: int) -> int:
@@ -46,17 +49,9 @@ def check(store: MessageStore, least: int) -> int:
     assert store.queues.max_physical <= store.log.max_offset
     if store.index is not None:
         assert store.index.end_offset < store.log.max_offset
-        units = sum(file_units(path) for path in store.index.files)
-        assert units == 3 * count
+        units = [unit for path in store.index.files for unit in index_units(path, SLOTS)]
+        assert len(units) == 3 * count
     return count
-
-
-def file_units(path: Path) -> int:
-    from dledger.rocketmq.format.index_file import IndexFile
-
-    file = IndexFile(path.read_bytes(), 16)
-    assert file.check() == []
-    return max(0, file.count - 1)
 
 
 def test_a_stopped_store_has_everything_and_goes_on(
@@ -95,34 +90,24 @@ def test_a_store_of_a_killed_process_has_everything_that_was_put(
         shutil.rmtree(copy)
 
 
-def snapshot(root: Path) -> dict[Path, bytes]:
-    return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-
-
 def after_power_failure(
-    flushed: dict[Path, bytes], written: dict[Path, bytes], dice: Rng, root: Path
+    flushed: dict[str, bytes], written: dict[str, bytes], dice: Rng, root: Path
 ) -> None:
     """What may be on the disk: what was flushed, and of what was written since any sectors; of each
     folder's new files the last one or not."""
     sector = 64
-    for path, data in written.items():
-        old, is_last = (
-            flushed.get(path),
-            not any(one.parent == path.parent and one > path for one in written),
-        )
-        if (
-            old is None
-            and is_last
-            and path.parts[0] in ("commitlog", "consumequeue")
-            and dice.below(2)
-        ):
+    for name, data in written.items():
+        old, folder = flushed.get(name, b""), name.rpartition("/")[0]
+        is_last = name == max(one for one in written if one.rpartition("/")[0] == folder)
+        may_go = is_last and name.partition("/")[0] in ("commitlog", "consumequeue")
+        if name not in flushed and may_go and dice.below(2):
             continue
-        made = bytearray(bytes(len(data)) if old is None else old.ljust(len(data), b"\0"))
+        made = bytearray(old.ljust(len(data), b"\0"))
         for at in range(0, len(data), sector):
             if dice.below(2):
                 made[at : at + sector] = data[at : at + sector]
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_bytes(made)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(made)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -132,17 +117,19 @@ def test_store_after_a_power_failure_is_consistent_and_has_flushed_data(
     dice = Rng(seed)
     clock.step = (1, 5000)[seed % 2]  # the recovery begins with the first file, or with a later one
     store, count = opened(tmp_path / "live"), 0
-    for _ in range(1 + dice.below(6)):
-        many = dice.below(40)
-        store.put_messages(some(many, first=count))
-        count += many
+
+    def put_some(most: int) -> None:
+        nonlocal count
+        for _ in range(1 + dice.below(most)):
+            many = dice.below(40)
+            store.put_messages(some(many, first=count))
+            count += many
+
+    put_some(6)
     store.flush()
-    flushed, durable = snapshot(tmp_path / "live"), count
-    for _ in range(1 + dice.below(3)):
-        many = dice.below(40)
-        store.put_messages(some(many, first=count))
-        count += many
-    after_power_failure(flushed, snapshot(tmp_path / "live"), dice, tmp_path / "crashed")
+    flushed, durable = files(tmp_path / "live"), count
+    put_some(3)
+    after_power_failure(flushed, files(tmp_path / "live"), dice, tmp_path / "crashed")
     found = opened(tmp_path / "crashed")
     kept = check(found, durable)
     found.put_messages(some(10, first=kept))
@@ -150,24 +137,6 @@ def test_store_after_a_power_failure_is_consistent_and_has_flushed_data(
     found.close()
     with opened(tmp_path / "crashed") as found:
         assert check(found, kept + 10) == kept + 10
-
-
-def test_queues_and_index_that_are_gone_are_made_again(
-    tmp_path: Path, some: Some, opened: Opened
-) -> None:
-    with opened(tmp_path) as store:
-        store.put_messages(some(50))
-    shutil.rmtree(tmp_path / "consumequeue")
-    shutil.rmtree(tmp_path / "index")
-    with opened(tmp_path) as store:
-        assert check(store, 50) == 50
-
-
-def vouch_for_all(root: Path, store: MessageStore) -> int:
-    """A checkpoint for everything in the store, and where a recovery then begins."""
-    last = store.log.store_timestamp
-    CheckpointFile(root).write(StoreCheckpoint(last + 3000, last + 3000, last))
-    return store.log.recovery_start(last)
 
 
 @pytest.mark.parametrize("keyless", [0, 40])
@@ -182,29 +151,13 @@ def test_torn_index_of_a_crashed_broker_is_rebuilt_from_the_tear(
         assert store.index is not None
         (path,) = store.index.files
     assert vouch_for_all(tmp_path, store) > 4096
-    data = bytearray(path.read_bytes())
-    data[40 + 4 * 16 + 20 * 30 : 40 + 4 * 16 + 20 * 60] = bytes(20 * 30)
-    path.write_bytes(data)
+    overwrite(path, 40 + 4 * SLOTS + 20 * 30, bytes(20 * 30))
     (tmp_path / "abort").touch()
     with opened(tmp_path, index_units=1000) as store:
         for n in range(100):
-            topic = ("orders", "payments")[n % 2]
-            assert [one.body[:6] for one in store.messages_with_key(topic, f"k{n}")] == [
-                b"%06d" % n
-            ]
-        assert file_units(path) == 300
-
-
-def test_queues_lost_in_a_crash_are_rebuilt_from_the_start_of_the_log(
-    tmp_path: Path, some: Some, opened: Opened
-) -> None:
-    with opened(tmp_path) as store:
-        store.put_messages(some(100))
-    assert vouch_for_all(tmp_path, store) > 4096
-    shutil.rmtree(tmp_path / "consumequeue")
-    (tmp_path / "abort").touch()
-    with opened(tmp_path) as store:
-        assert check(store, 100) == 100
+            (found,) = store.messages_with_key(("orders", "payments")[n % 2], f"k{n}")
+            assert found.body[:6] == b"%06d" % n
+        assert len(index_units(path, SLOTS)) == 300
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -321,10 +274,8 @@ def test_bytes_of_a_master_are_in_queues_and_index_as_they_come(
         for begin in range(0, len(data), 333):
             slave.append_raw(begin, data[begin : begin + 333])
         assert check(slave, 100) == 100
-        for path in (tmp_path / "master").rglob("0" * 15 + "*"):
-            assert (
-                tmp_path / "slave" / path.relative_to(tmp_path / "master")
-            ).read_bytes() == path.read_bytes()
+        for folder in ("commitlog", "consumequeue"):
+            assert files(slave.root / folder) == files(master.root / folder)
 
 
 def test_a_store_that_is_open_is_not_opened_again_here(tmp_path: Path, opened: Opened) -> None:
@@ -353,10 +304,10 @@ def test_a_store_that_another_process_has_open_is_left_alone(
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
-        before = snapshot(tmp_path)
+        before = files(tmp_path)
         with pytest.raises(PathError, match="is in use"):
             opened(tmp_path)
-        assert snapshot(tmp_path) == before
+        assert files(tmp_path) == before
         other.communicate()
     opened(tmp_path).close()
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made_logs import FILE, log_of, some_messages
+from made_logs import FILE, files, log_of, make_log, some_messages
 
 from dledger.errors import FormatError
-from dledger.protocol.messages.entry import HEADER
 from dledger.rocketmq.dispatch.build_consume_queue import Reput
 from dledger.rocketmq.dispatch.reput_columns import ColumnReput, DispatchChunk
-from dledger.rocketmq.format.message import Message, encode_message, message_size
+from dledger.rocketmq.format.message import Message, message_size
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
 from verification.sim.rng import Rng
@@ -24,10 +23,8 @@ def dispatch_all(reput: Reput, log: bytes) -> None:
 
 def made(root: Path, kind: type[Reput], log: bytes, cuts: list[int]) -> dict[str, bytes]:
     """The files of queues and index, when the log comes up to each of the cuts in turn."""
-    queues, index = (
-        ConsumeQueues(root / "consumequeue", 50),
-        IndexService(root / "index", 64, units=300, clock=lambda: 1000),
-    )
+    queues = ConsumeQueues(root / "consumequeue", 50)
+    index = IndexService(root / "index", 64, units=300, clock=lambda: 1000)
     reput = kind(queues, index, offset=0)
     for end in [*cuts, len(log)]:
         while True:
@@ -38,11 +35,7 @@ def made(root: Path, kind: type[Reput], log: bytes, cuts: list[int]) -> dict[str
     queues.flush()
     index.flush()
     index.close()
-    return {
-        path.relative_to(root).as_posix(): path.read_bytes()
-        for path in root.rglob("*")
-        if path.is_file()
-    }
+    return files(root)
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -77,10 +70,7 @@ def test_what_is_there_already_is_not_put_twice(tmp_path: Path) -> None:
 
 def test_damage_and_a_bad_topic_are_told_as_one_by_one(tmp_path: Path) -> None:
     messages = some_messages(Rng(2), 100, odd=False)
-    for wrong, says in (
-        (Message("../x", b""), "name of a folder"),
-        (Message("t", b"", "\x01"), ""),
-    ):
+    for wrong, says in ((Message("../x"), "name of a folder"), (Message("t", b"", "\x01"), "")):
         log = bytearray(log_of([*messages, wrong, *messages[:50]]))
         at = sum(map(message_size, messages))
         if not says:
@@ -94,11 +84,7 @@ def test_damage_and_a_bad_topic_are_told_as_one_by_one(tmp_path: Path) -> None:
 
 
 def test_entries_of_dledger_mode_go_one_by_one(tmp_path: Path) -> None:
-    message, log = Message("t", b"x"), b""
-    for n in range(50):
-        size = message_size(message)
-        log += HEADER.pack(1, 48 + size, n, 1, len(log), 0, 0, 0, size)
-        log += encode_message(Message("t", b"x", queue_offset=n, physical_offset=len(log)))
+    log = make_log((Message("t", b"x", queue_offset=n) for n in range(50)), entries=True)
     queues = ConsumeQueues(tmp_path, 50)
     assert DispatchChunk.of(memoryview(log), 0, True) is None
     assert ColumnReput(queues, None, offset=0).dispatch(log, 0, FILE) == len(log)

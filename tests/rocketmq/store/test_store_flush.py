@@ -10,18 +10,16 @@ from typing import Any
 import pytest
 
 from dledger.rocketmq.format.message import Message
-from dledger.rocketmq.store.dispatch_checkpoint import StoreMark, StoreMarkFile
+from dledger.rocketmq.store.dispatch_checkpoint import StoreMark
 from dledger.rocketmq.store.message_store import MessageStore
 
 Some = Callable[..., list[Message]]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Any:
-    with MessageStore(
-        tmp_path, file_size=4096, units_in_file=20, index_slots=10, index_units=40
-    ) as opened:
-        yield opened
+def store(tmp_path: Path, opened: Callable[..., MessageStore]) -> Any:
+    with opened(tmp_path) as store:
+        yield store
 
 
 def test_a_flush_syncs_the_queues_before_the_checkpoint_says_so(
@@ -37,25 +35,22 @@ def test_a_flush_syncs_the_queues_before_the_checkpoint_says_so(
     store.put_messages(some(3))
     monkeypatch.setattr(os, "fdatasync", note)
     store.flush()
-    queues = {
-        tmp_path / "consumequeue" / topic / str(queue_id)
-        for (topic, queue_id), _ in store.queues.items()
-    }
+    queues = {queue.directory for _, queue in store.queues.items()}
     assert queues
     assert queues <= synced
 
 
 def test_flush_writes_one_mark_per_log_file_and_a_clean_end_the_last_one(
-    tmp_path: Path, some: Some, store: MessageStore, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, some: Some, opened: Any, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks: list[int] = []
-    write = StoreMarkFile.write
+    save = StoreMark.save
 
-    def note(file: StoreMarkFile, mark: StoreMark) -> None:
+    def note(mark: StoreMark, *where: Any) -> None:
         marks.append(mark.end)
-        write(file, mark)
+        save(mark, *where)
 
-    monkeypatch.setattr(StoreMarkFile, "write", note)
+    monkeypatch.setattr(StoreMark, "save", note)
     for n in range(40):
         store.put_messages(some(1, first=n))
         store.flush()
@@ -63,7 +58,7 @@ def test_flush_writes_one_mark_per_log_file_and_a_clean_end_the_last_one(
     assert [end // 4096 for end in marks] == list(range(ends // 4096 + 1))
     store.close()
     assert marks[-1] == ends
-    with MessageStore(tmp_path, file_size=4096, units_in_file=20, index_slots=10, index_units=40):
+    with opened(tmp_path):
         marks.clear()
     assert marks == []
 

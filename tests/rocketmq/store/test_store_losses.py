@@ -11,18 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_logs import index_units, overwrite, vouch_for_all
 
 from dledger.errors import CorruptStore
 from dledger.rocketmq.dispatch.reput_columns import ColumnReput
-from dledger.rocketmq.format.checkpoint import StoreCheckpoint
-from dledger.rocketmq.format.index_file import IndexFile
 from dledger.rocketmq.format.message import Message
 from dledger.rocketmq.store.message_store import MessageStore
-from dledger.rocketmq.store.store_lock import CheckpointFile
 
 Some = Callable[..., list[Message]]
 Opened = Callable[..., MessageStore]
-Lose = Callable[[Path], None]
 
 
 FEW = 60
@@ -40,11 +37,7 @@ def shown(store: MessageStore) -> tuple[dict[Any, Any], list[tuple[int, int]], d
         for n, message in enumerate(store.messages(*key, queue.min_offset, FEW))
     }
     assert store.index is not None
-    keyed = []
-    for path in store.index.files:
-        file = IndexFile(path.read_bytes(), SLOTS)
-        assert file.check() == []
-        keyed += [(unit.key_hash, unit.physical_offset) for unit in file.units()]
+    keyed = [unit for path in store.index.files for unit in index_units(path, SLOTS)]
     return queued, keyed, {key: end for key, end in store.log.next_offsets.items() if end}
 
 
@@ -53,83 +46,39 @@ def opened(opened: Opened) -> Opened:
     return partial(opened, index_slots=SLOTS, index_units=UNITS)
 
 
-def lose_nothing(root: Path) -> None:
-    """All is there."""
+A_QUEUE = "consumequeue/orders/1"
+LOSSES: dict[str, list[tuple[str, int | None]]] = {
+    "nothing": [],
+    "the index": [("index", None)],
+    "the first index file": [("index", 0)],
+    "a middle index file": [("index", 2)],
+    "the last index file": [("index", -1)],
+    "a queue": [(A_QUEUE, None)],
+    "the first file of a queue": [(A_QUEUE, 0)],
+    "the last file of a queue": [(A_QUEUE, -1)],
+    "all queues": [("consumequeue", None)],
+    "all": [("consumequeue", None), ("index", None)],
+}
+"""Folders, and of some of them only the file with this number."""
 
 
-def lose_the_index(root: Path) -> None:
-    shutil.rmtree(root / "index")
-
-
-def lose_index_file(root: Path, number: int) -> None:
-    names = sorted((root / "index").iterdir())
-    assert len(names) >= 5
+def lose(root: Path, folder: str, number: int | None = None) -> None:
+    if number is None:
+        shutil.rmtree(root / folder)
+        return
+    names = sorted((root / folder).iterdir())
+    assert len(names) >= (5 if folder == "index" else 2)
     names[number].unlink()
 
 
-def lose_the_first_index_file(root: Path) -> None:
-    lose_index_file(root, 0)
-
-
-def lose_a_middle_index_file(root: Path) -> None:
-    lose_index_file(root, 2)
-
-
-def lose_the_last_index_file(root: Path) -> None:
-    lose_index_file(root, -1)
-
-
-def lose_a_queue(root: Path) -> None:
-    shutil.rmtree(root / "consumequeue" / "orders" / "1")
-
-
-def lose_queue_file(root: Path, number: int) -> None:
-    names = sorted((root / "consumequeue" / "orders" / "1").iterdir())
-    assert len(names) >= 2
-    names[number].unlink()
-
-
-def lose_the_first_file_of_a_queue(root: Path) -> None:
-    lose_queue_file(root, 0)
-
-
-def lose_the_last_file_of_a_queue(root: Path) -> None:
-    lose_queue_file(root, -1)
-
-
-def lose_all_queues(root: Path) -> None:
-    shutil.rmtree(root / "consumequeue")
-
-
-def lose_all(root: Path) -> None:
-    lose_all_queues(root)
-    lose_the_index(root)
-
-
-LOSSES = (
-    lose_nothing, lose_the_index, lose_the_first_index_file, lose_a_middle_index_file,
-    lose_the_last_index_file, lose_a_queue, lose_the_first_file_of_a_queue,
-    lose_the_last_file_of_a_queue, lose_all_queues, lose_all,
-)  # fmt: skip
 MARK = "dispatched"
-
-
-def vouch_for_all(root: Path, store: MessageStore) -> None:
-    """A recovery begins with the log's last files."""
-    last = store.log.store_timestamp
-    CheckpointFile(root).write(StoreCheckpoint(last + 3000, last + 3000, last))
-    assert store.log.recovery_start(last) > 2 * 4096
-
-
-def by_name(value: Any) -> str:
-    return str(getattr(value, "__name__", value))
 
 
 @pytest.mark.parametrize("marked", [True, False], ids=["own", "of a broker"])
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
-@pytest.mark.parametrize("lose", LOSSES, ids=by_name)
+@pytest.mark.parametrize("losses", LOSSES.values(), ids=LOSSES)
 def test_a_start_makes_good_what_is_lost_of_queues_and_index(
-    tmp_path: Path, some: Some, opened: Opened, lose: Lose, killed: bool, marked: bool
+    tmp_path: Path, some: Some, opened: Opened, losses: Any, killed: bool, marked: bool
 ) -> None:
     root, twin = tmp_path / "store", tmp_path / "twin"
     settings = {"reput": ColumnReput} if killed else {}
@@ -141,14 +90,15 @@ def test_a_start_makes_good_what_is_lost_of_queues_and_index(
             store.put_messages(some(MORE, first=first, queues=2))
             store.flush()
         store.abandon()
-        vouch_for_all(root, store)
+        assert vouch_for_all(root, store) > 2 * 4096
     if not marked:
         (root / MARK).unlink(missing_ok=True)
     shutil.copytree(root, twin)
     with opened(twin) as store:
         whole = shown(store)
     assert len(whole[0]) == FEW + killed * 2 * MORE
-    lose(root)
+    for folder, number in losses:
+        lose(root, folder, number)
     with opened(root, **settings) as store:
         assert shown(store) == whole
     with opened(root) as store:
@@ -186,7 +136,7 @@ def test_a_mark_from_before_the_recovery_s_begin_vouches_for_nothing(
     store.put_messages(some(FEW))
     store.flush()
     store.abandon()
-    vouch_for_all(tmp_path, store)
+    assert vouch_for_all(tmp_path, store) > 2 * 4096
     shutil.rmtree(tmp_path / "consumequeue" / "new")
     (tmp_path / MARK).write_bytes(mark)
     with opened(tmp_path) as store:
@@ -213,9 +163,7 @@ def test_start_reads_the_whole_log_only_in_doubt(
     """The start reports damage of the log that keeps it from repairing a loss."""
     with opened(tmp_path) as store:
         place = store.put_messages(some(FEW, queues=2))[4].physical_offset
-    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
-        file.seek(place + 4)
-        file.write(b"rot!")
+    overwrite(tmp_path / "commitlog" / f"{0:020d}", place + 4, b"rot!")
     opened(tmp_path).close()
     assert caplog.messages == []
     (tmp_path / MARK).write_bytes(b"no mark")
@@ -224,7 +172,7 @@ def test_start_reads_the_whole_log_only_in_doubt(
     caplog.clear()
     opened(tmp_path).close()
     assert caplog.messages == []
-    lose_a_queue(tmp_path)
+    lose(tmp_path, A_QUEUE)
     with pytest.raises(
         CorruptStore, match=r"queue 1 of orders; and the commit log, of which .* is damaged: byte"
     ):
@@ -240,11 +188,11 @@ def test_queue_recovered_within_its_first_file_has_all_its_messages(
     store.put_messages(some(FEW, queues=2))
     store.flush()
     store.abandon()
-    vouch_for_all(root, store)
+    assert vouch_for_all(root, store) > 2 * 4096
     (root / MARK).unlink()
     shutil.copytree(root, twin)
     with opened(twin, units_in_file=100) as store:
         whole = shown(store)
-    lose_a_queue(root)
+    lose(root, A_QUEUE)
     with opened(root, units_in_file=100) as store:
         assert shown(store) == whole

@@ -40,6 +40,12 @@ from dledger.types import Index, NodeId, Term
 FIRST_TERM: Final = Term(0)
 MOST_QUEUES_BYTES: Final = 4 << 20
 PIECE_BYTES: Final = 4 << 20
+WITH: Final = """\
+  with entry 0, which says how far each queue has come; it must be the same on every member
+  with consume queues and index of the {messages:,} old messages, which stay where they are"""
+REBORN: Final = """\
+  where a topic was deleted its messages are back: in {some}. Of two with the same queue offset,
+  because the topic was made again, the older one has it, and the other is found by place and key"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,26 +86,10 @@ class AdoptionPlan:
                 yield f"  it covers what stands there: {old.tail}"
         node = f"node {self.node_id} of group {self.group}"
         yield f"make {self.directory}: {node}, whose log begins at {old.divided_offset:,}"
-        yield (
-            "  with entry 0, which says how far each queue has come; it must be the same on "
-            "every member"
-        )
-        yield (
-            f"  with consume queues and index of the {old.messages:,} old messages, which stay "
-            f"where they are"
-        )
+        yield from WITH.format(messages=old.messages).split("\n")
         if old.reborn:
-            some = ", ".join(old.reborn[:3]) + (
-                f" and {len(old.reborn) - 3:,} more" if len(old.reborn) > 3 else ""
-            )
-            yield (
-                f"  where a topic was deleted its messages are back: in {some}. Of two with "
-                f"the same queue offset,"
-            )
-            yield (
-                "  because the topic was made again, the older one has it, and the other is "
-                "found by place and key"
-            )
+            more = f" and {len(old.reborn) - 3:,} more" if len(old.reborn) > 3 else ""
+            yield from REBORN.format(some=", ".join(old.reborn[:3]) + more).split("\n")
         yield "nothing else of the store is changed"
 
 
@@ -117,12 +107,8 @@ def plan_adoption(
     if nodes:
         adopted = Adopted.load(root / nodes[0])
         state = inspect_store(root / nodes[0]).state if adopted is not None else None
-        if (
-            nodes != [plan.directory.name]
-            or adopted is None
-            or state is None
-            or state.identity.group != group
-        ):
+        is_ours = state is not None and state.identity.group == group
+        if nodes != [plan.directory.name] or not is_ours:
             raise PathError(
                 f"{root} has {', '.join(nodes)} already, and is not adopted again: that is the "
                 "log of another group or node, or of a broker in DLedger mode. Each member "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import astuple
 from typing import Final
 
 from dledger.checksum import crc32
@@ -45,16 +46,7 @@ class DispatchMark:
 
     def pack(self) -> bytes:
         """With a checksum."""
-        data = MARK.pack(
-            MARK_MAGIC,
-            self.index,
-            self.end_pos,
-            self.queues,
-            self.units,
-            self.last_key,
-            self.last_keys,
-            0,
-        )
+        data = MARK.pack(MARK_MAGIC, *astuple(self), 0)
         return data[:-4] + struct.pack(">I", crc32(data))
 
     @staticmethod

@@ -49,6 +49,10 @@ from dledger.types import NO_INDEX, Index
 
 logger = logging.getLogger(__name__)
 
+NO_MORE: Final = (
+    "%s: the log begins at %d now, and no more where the old commit log ends, at %d: the old "
+    "messages are not shown any more, and their files can be removed"
+)
 ROOT: Final = "rocketmq"
 """In the node's directory, because ``index`` is the name of DLedger's own index there."""
 
@@ -112,13 +116,7 @@ class Dispatched:
         make_directory(self._root, self._disk)
         old = OldCommitLog.find(self._directory, lock=self._with_lock, disk=self._disk)
         if old is not None and store.begin.end_pos != old.divided_offset and not old.is_gone:
-            logger.warning(
-                "%s: the log begins at %d now, and no more where the old commit log ends, at %d: "
-                "the old messages are not shown any more, and their files can be removed",
-                self._directory,
-                store.begin.end_pos,
-                old.divided_offset,
-            )
+            logger.warning(NO_MORE, self._directory, store.begin.end_pos, old.divided_offset)
             old.close()
             old = None
         self.old = old
@@ -147,11 +145,8 @@ class Dispatched:
         """Cut behind the mark; the reason why that is not enough."""
         mark, end = self._read_mark(), store.end
         if mark is None:
-            return (
-                "there is no mark"
-                if self.queues.max_physical or self.index.end_offset >= 0
-                else "new"
-            )
+            is_new = not self.queues.max_physical and self.index.end_offset < 0
+            return "new" if is_new else "there is no mark"
         if mark.index + 1 < store.begin_index:
             return f"the log begins at entry {store.begin_index}, they end at {mark.index}"
         # Until all is put again no other record tells what was cut off, so the mark goes first.
@@ -201,13 +196,9 @@ class Dispatched:
         return "keys of the index are" if lacks_keys and not is_torn else ""
 
     def _start_anew(self, store: LogStore, reason: str) -> None:
-        log = logger.info if reason == "new" else logger.warning
-        log(
-            "%s: consume queues and index are made from entry %d on: %s",
-            self._root,
-            store.begin_index,
-            reason,
-        )
+        text = "%s: consume queues and index are made from entry %d on: %s"
+        level = logging.INFO if reason == "new" else logging.WARNING
+        logger.log(level, text, self._root, store.begin_index, reason)
         self._remove_mark()
         with storing("remove", self._root):
             for path in list(file_paths(self._root, self._disk)):
@@ -231,16 +222,14 @@ class Dispatched:
     def _found(self, index: Index, end_pos: int) -> DispatchMark:
         """The mark of queues and index as they are."""
         ends = [end for end in self.queues.next_offsets().values() if end]
-        return DispatchMark(
-            index, end_pos, len(ends), sum(ends), self.index.end_offset, self.index.end_keys
-        )
+        keys = self.index.end_offset, self.index.end_keys
+        return DispatchMark(index, end_pos, len(ends), sum(ends), *keys)
 
     @property
     def is_behind(self) -> bool:
         """Whether messages of the old commit log are still to be put, before any entry."""
-        return (
-            self.old is not None and not self.old.is_gone and self._old_at < self.old.divided_offset
-        )
+        old = self.old
+        return old is not None and not old.is_gone and self._old_at < old.divided_offset
 
     def put_old(self, most: int) -> None:
         """Put messages of the old commit log, about ``most`` bytes of it. After a damaged message
@@ -260,13 +249,8 @@ class Dispatched:
             reason = str(error)
         if reput.offset == before:
             following = before - before % old.files.file_size + old.files.file_size
-            logger.error(
-                "%s: messages of the old commit log from %d on, up to %d, go into no queue: %s",
-                self._root,
-                before,
-                following,
-                reason,
-            )
+            text = "%s: messages of the old commit log from %d on, up to %d, go into no queue: %s"
+            logger.error(text, self._root, before, following, reason)
             reput.offset = following
         self._old_at = reput.offset
         if self.next_index == 0:
@@ -309,23 +293,20 @@ class Dispatched:
             StorageError: the disk failed.
         """
         self._check_thread()
-        requests: list[DispatchRequest] = []
-        message = self._dispatcher.message
-        for entry in entries:
-            if entry.magic == MAGIC_NORMAL:
-                request = message(entry.body, entry.pos + HEADER_SIZE)
-                if request is not None:
-                    requests.append(request)
-                else:
-                    requests += self._requests(entry)
+        requests = [one for entry in entries for one in self._requests(entry)]
         try:
             self._reput.put(requests)
         except FormatError as error:
             raise CorruptStore(str(error)) from error
         self.next_index, self._end_pos = Index(entries[-1].index + 1), entries[-1].end_pos
 
-    def _requests(self, entry: Entry) -> list[DispatchRequest]:
+    def _requests(self, entry: Entry) -> Sequence[DispatchRequest]:
         place, body = entry.pos + HEADER_SIZE, entry.body
+        if entry.magic != MAGIC_NORMAL:
+            return ()
+        request = self._dispatcher.message(body, place)
+        if request is not None:
+            return (request,)
         if len(body) < MIN_MESSAGE or int.from_bytes(body[4:8], "big") not in MAX_TOPIC:
             return []  # a command of the group
         try:
@@ -381,19 +362,16 @@ class Dispatched:
 
     def close(self, durable: Index, *, clean: bool) -> None:
         """Save everything, or, where that is no use any more, let go of it."""
-        if not self._is_open:
-            if self.old is not None:
-                self.old.close()
-            return
         try:
-            if clean:
+            if clean and self._is_open:
                 self.save(durable)
                 here = (self.next_index - 1, self._end_pos)
                 # nothing behind the mark
                 if self._has_mark and (self._marked, self._marked_pos) == here:
                     self._abort.remove()
         finally:
-            self.index.close()
-            self._handles.close()
+            if self._is_open:
+                self.index.close()
+                self._handles.close()
             if self.old is not None:
                 self.old.close()

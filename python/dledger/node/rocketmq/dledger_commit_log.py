@@ -29,7 +29,7 @@ from dledger.node.application import Application, Handler, refusing
 from dledger.node.context import NodeContext
 from dledger.node.handlers.offsets import LinearizableReads
 from dledger.node.proposals.proposal_queue import ProposalQueue
-from dledger.node.rocketmq.gets import Gets
+from dledger.node.rocketmq.gets import ANSWERS, Gets
 from dledger.node.rocketmq.puts import Puts
 from dledger.node.rocketmq.reput_service import NodeReputService
 from dledger.protocol.messages.client import (
@@ -39,12 +39,7 @@ from dledger.protocol.messages.client import (
     ExecuteResponse,
 )
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.rocketmq import (
-    GetMessageRequest,
-    PutMessageRequest,
-    QueryMessageRequest,
-    ViewMessageRequest,
-)
+from dledger.protocol.messages.rocketmq import PutMessageRequest
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.types import Index
 
@@ -70,9 +65,7 @@ class DLedgerCommitLog(Application):
         )
         return {
             PutMessageRequest: self.puts.put,
-            ViewMessageRequest: self.gets.view,
-            GetMessageRequest: self.gets.get,
-            QueryMessageRequest: self.gets.query,
+            **dict.fromkeys(ANSWERS, self.gets.ask),
             AppendRequest: refusing(AppendResponse, text),
             ExecuteRequest: refusing(ExecuteResponse, text),
         }

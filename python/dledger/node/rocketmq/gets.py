@@ -36,7 +36,6 @@ from dledger.protocol.messages.rocketmq import (
 )
 from dledger.rocketmq.format.append_hook import read_stored
 from dledger.rocketmq.format.message import decode_message
-from dledger.rocketmq.format.properties import keys_of
 from dledger.rocketmq.store.consume_queue import ConsumeQueue
 from dledger.types import NO_INDEX, Buffer, Index, NodeId
 
@@ -64,8 +63,6 @@ class Asked:
     connection: Connection
     request_id: int
     request: Any
-    find: Callable[[Asked], Answer]
-    """Blocks."""
     applied: Index = NO_INDEX
     """The last applied index when this was decided; `next_offset` is of the same time."""
     next_offset: int = 0
@@ -90,45 +87,24 @@ class Gets:
         self._linearizable = linearizable
         self._reput = reput
         self._damage = context.events.damage
+        self._finders: dict[type[Any], Callable[[Asked], Answer]] = {
+            ViewMessageRequest: self._view,
+            GetMessageRequest: self._get,
+            QueryMessageRequest: self._query,
+        }
+        """They block."""
         is_ahead = catalog.applied_index > context.raft.committed_index
         self._needs = catalog.applied_index if is_ahead else NO_INDEX
         """The catalog is that of another node, and of entries up to this one that are still on
         their way here."""
 
-    def view(
-        self,
-        connection: Connection,
-        request_id: int,
-        request: ViewMessageRequest,
-        payload: memoryview,
-    ) -> None:
-        """The message at a physical offset."""
-        self._ask(Asked(connection, request_id, request, self._view))
-
-    def get(
-        self,
-        connection: Connection,
-        request_id: int,
-        request: GetMessageRequest,
-        payload: memoryview,
-    ) -> None:
-        """Messages of a queue."""
-        self._ask(Asked(connection, request_id, request, self._get))
-
-    def query(
-        self,
-        connection: Connection,
-        request_id: int,
-        request: QueryMessageRequest,
-        payload: memoryview,
-    ) -> None:
-        """Messages with a key."""
-        self._ask(Asked(connection, request_id, request, self._query))
-
     # --- when it may be shown ---------------------------------------------------------------------
 
-    def _ask(self, asked: Asked) -> None:
-        raft = self._ready_loop.raft
+    def ask(
+        self, connection: Connection, request_id: int, request: Question, payload: memoryview
+    ) -> None:
+        """The message at a physical offset, messages of a queue, or those with a key."""
+        asked, raft = Asked(connection, request_id, request), self._ready_loop.raft
         if self._needs > min(raft.committed_index, raft.durable_index):
             asked.fail(
                 Code.BEHIND, f"this node's log is on its way to entry {self._needs}; ask again"
@@ -176,13 +152,11 @@ class Gets:
             return
         asked.size = min(max(getattr(request, "max_bytes", MAX_BYTES), 0), MAX_BYTES)
         asked.connection.outflow.begin(asked.size)
-        if (
-            isinstance(request, ViewMessageRequest)
-            and request.physical_offset >= self._store.begin.end_pos
-        ):
-            finding = self._ready_loop.on_reader(asked.find, asked)
+        find, begin_pos = self._finders[type(request)], self._store.begin.end_pos
+        if isinstance(request, ViewMessageRequest) and request.physical_offset >= begin_pos:
+            finding = self._ready_loop.on_reader(find, asked)
         else:
-            finding = self._reput.run(asked.find, asked)
+            finding = self._reput.run(find, asked)
         finding.add_done_callback(lambda done: self._found(asked, done))
 
     def _found(self, asked: Asked, done: asyncio.Future[Answer]) -> None:
@@ -193,10 +167,9 @@ class Gets:
         if error is None:
             answer, payload = done.result()
             asked.connection.send(answer, asked.request_id, payload)
-        elif isinstance(error, CorruptEntry):
-            self._damage(error)
-            asked.fail(Code.CORRUPT_ENTRY, str(error))
-        elif isinstance(error, FormatError):
+        elif isinstance(error, CorruptEntry | FormatError):
+            if isinstance(error, CorruptEntry):
+                self._damage(error)
             asked.fail(Code.CORRUPT_ENTRY, str(error))
         elif isinstance(error, QueueBehind):
             asked.fail(Code.BEHIND, "this node is behind what is committed; ask again")
@@ -247,11 +220,16 @@ class Gets:
         files = self._reput.files
         queue = files.queues.get(request.topic, request.queue_id)
         lags = files.is_behind or files.next_index <= asked.applied
-        if queue is None or queue.is_empty:
-            return self._get_nothing(request, asked.next_offset, lags=lags)
-        begin, end, at = queue.min_offset, queue.max_offset, request.queue_offset
-        bodies: list[Buffer] = []
-        if at < begin:
+        at, bodies = request.queue_offset, list[Buffer]()
+        if queue is not None and not queue.is_empty:
+            begin, end = queue.min_offset, queue.max_offset
+        elif asked.next_offset and lags:  # its messages may still come
+            raise QueueBehind
+        else:  # it never had one, or they are gone
+            begin = end = asked.next_offset
+        if not end:
+            status, at = GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0
+        elif at < begin:
             status, at = GetMessageStatus.OFFSET_TOO_SMALL, begin
         elif at == end:
             status = GetMessageStatus.OFFSET_OVERFLOW_ONE
@@ -260,34 +238,12 @@ class Gets:
                 raise QueueBehind
             status, at = GetMessageStatus.OFFSET_OVERFLOW_BADLY, end
         else:
+            assert queue is not None
             status, at, bodies = self._get_some(queue, request)
         answer = GetMessageResponse(
             code=Code.SUCCESS, status=status, next_begin_offset=at, min_offset=begin, max_offset=end
         )
         return answer, bodies
-
-    def _get_nothing(self, request: GetMessageRequest, end: int, *, lags: bool) -> Answer:
-        """This node has no message of the queue, whose next one gets offset ``end``: there were
-        some if that is not 0, and they are gone if the files do not lag.
-
-        Raises:
-            QueueBehind: they may still come.
-        """
-        at = request.queue_offset
-        if end and lags:
-            raise QueueBehind
-        if not end:
-            status, at = GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0
-        elif at < end:
-            status, at = GetMessageStatus.OFFSET_TOO_SMALL, end
-        elif at == end:
-            status = GetMessageStatus.OFFSET_OVERFLOW_ONE
-        else:
-            status, at = GetMessageStatus.OFFSET_OVERFLOW_BADLY, end
-        answer = GetMessageResponse(
-            code=Code.SUCCESS, status=status, next_begin_offset=at, min_offset=end, max_offset=end
-        )
-        return answer, []
 
     def _get_some(
         self, queue: ConsumeQueue, request: GetMessageRequest
@@ -326,9 +282,8 @@ class Gets:
             if body is None:
                 continue
             message = decode_message(body)
-            if message.topic != request.topic or request.key not in keys_of(message.property_map()):
-                continue
-            if not begin <= message.store_timestamp <= end:
+            is_wanted = message.has_key(request.topic, request.key)
+            if not is_wanted or not begin <= message.store_timestamp <= end:
                 continue
             size += len(body)
             if len(bodies) == most or (bodies and size > MAX_BYTES):

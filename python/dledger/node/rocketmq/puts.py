@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
@@ -136,10 +136,8 @@ class Puts:
             return
         settled = self._settle()
         store_ms = settled.store_ms = max(settled.store_ms, self._environment.wall_ms())
-        host, end_pos = (
-            store_host(self._context.addresses()[self._context.node_id]),
-            self._ready_loop.raft.end.end_pos,
-        )
+        host = store_host(self._context.addresses()[self._context.node_id])
+        end_pos = self._ready_loop.raft.end.end_pos
         encoded, shown = host.encode(), str(host)
         for put in accepted:
             put.store_ms, put.store_host = store_ms, shown
@@ -262,7 +260,5 @@ class Puts:
             if raft.role is not Role.LEADER and leader == "":
                 message = message.replace("ask another node", "there is no leader now; ask again")
             answer = PutMessageResponse(code=code, leader_id=leader)
-            answer = PutMessageResponse(
-                code=code, message=f"{answer.status.name}: {message}", leader_id=leader
-            )
+            answer = replace(answer, message=f"{answer.status.name}: {message}")
         put.connection.send(answer, put.request_id)

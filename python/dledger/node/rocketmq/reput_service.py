@@ -121,10 +121,8 @@ class NodeReputService:
         if store.begin_index > self._begin_index:
             self._begin_index = store.begin_index
             files.delete_before(store.begin.end_pos)
-        if (
-            files.unsaved >= self._node.checkpoint_entries
-            or files.unsaved_bytes >= self._node.checkpoint_bytes
-        ):
+        many = files.unsaved >= self._node.checkpoint_entries
+        if many or files.unsaved_bytes >= self._node.checkpoint_bytes:
             files.save(store.durable.index)
 
     def _turned(self, done: asyncio.Future[None]) -> None:
@@ -132,14 +130,13 @@ class NodeReputService:
         if self._stopped or self._ready_loop.failed or done.cancelled():
             return
         error = done.exception()
+        is_corrupt = isinstance(error, CorruptStore)
         if error is None:
             self._anew = False
             self.dispatched_index = Index(self.files.next_index - 1)
             self._wake()
             self._loop.call_soon(self._next)
-        elif isinstance(error, OffsetOutOfRange) or (
-            isinstance(error, CorruptStore) and not self._anew
-        ):
+        elif isinstance(error, OffsetOutOfRange) or (is_corrupt and not self._anew):
             self._anew = True
             self._work(self.files.start_anew, self._store, str(error))
         elif isinstance(error, CorruptEntry | DiskFull):

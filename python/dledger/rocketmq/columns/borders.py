@@ -7,7 +7,6 @@ and taken out a column at a time.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -16,12 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from dledger.checksum import crc32
-from dledger.protocol.messages.entry import HEADER_SIZE
-from dledger.rocketmq.format.message import CRC_MASK, MAGIC_V1, MAGIC_V2, MAX_TOPIC, MIN_MESSAGE
+from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL
+from dledger.rocketmq.format.message import (
+    CRC_MASK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_TOPIC,
+    MIN_MESSAGE,
+    PAIR,
+)
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-PAIR: Final = struct.Struct(">iI")
+LEAST_ENTRY: Final = HEADER_SIZE + MIN_MESSAGE
+"""Bytes of an entry with a message in it."""
 
 
 def walk_messages(view: memoryview, at: int, stop: int, most: int) -> list[int]:
@@ -39,14 +46,21 @@ def walk_messages(view: memoryview, at: int, stop: int, most: int) -> list[int]:
     return found
 
 
-def walk_entries(view: memoryview, at: int, stop: int, most: int) -> list[int]:
-    """The same for DLedger entries with a message in them."""
+def walk_entries(
+    view: memoryview,
+    at: int,
+    stop: int,
+    most: int,
+    *,
+    least: int = LEAST_ENTRY,
+    last_magic: int = MAGIC_NORMAL,
+) -> list[int]:
+    """The same for DLedger entries of at least so many bytes."""
     found: list[int] = []
-    least = HEADER_SIZE + MIN_MESSAGE
     push, unpack, last = found.append, PAIR.unpack_from, min(stop, len(view) - least + 1)
     while at < last and most:
         magic, size = unpack(view, at)
-        if magic != 1 or not least <= size < 1 << 31:
+        if not 1 <= magic <= last_magic or not least <= size < 1 << 31:
             break
         push(at)
         at += size
@@ -117,9 +131,13 @@ class Rows:
         return self.born_host_end + 32 + 12 * (self.sys_flag >> 5 & 1)
 
     @cached_property
+    def magic(self) -> Ints:
+        return self.fields.int32(self.at + 4) & 0xFFFF_FFFF
+
+    @cached_property
     def wide(self) -> Ints:
         """1 for messages of version 2, 0 for version 1."""
-        wide: Ints = (self.fields.int32(self.at + 4) & 0xFFFF_FFFF == MAGIC_V2).astype(np.int64)
+        wide: Ints = (self.magic == MAGIC_V2).astype(np.int64)
         return wide
 
     @cached_property
@@ -148,22 +166,11 @@ class Rows:
         """Whether the sizes of the parts give the message's, within the room that it has."""
         properties_end = self.properties + self.fields.int16(self._within(self.topic_end, 2))
         longest = np.where(self.wide, MAX_TOPIC[MAGIC_V2], MAX_TOPIC[MAGIC_V1])
-        ordered = (
-            (self.body <= self.body_end)
-            & (self.topic <= self.topic_end)
-            & (self.properties <= properties_end)
-        )
-        fits = (self.size <= self.room) & (self.topic <= self.end) & (self.properties <= self.end)
-        magic = self.fields.int32(self.at + 4) & 0xFFFF_FFFF
-        known = (magic == MAGIC_V1) | (magic == MAGIC_V2)
-        sound: Mask = (
-            known
-            & fits
-            & ordered
-            & (properties_end == self.end)
-            & (self.topic_end - self.topic <= longest)
-        )
-        return sound
+        sound: Mask = (self.magic == MAGIC_V1) | (self.magic == MAGIC_V2)
+        sound &= (self.size <= self.room) & (self.topic <= self.end) & (self.properties <= self.end)
+        sound &= (self.body <= self.body_end) & (self.topic <= self.topic_end)
+        sound &= (self.properties <= properties_end) & (properties_end == self.end)
+        return sound & (self.topic_end - self.topic <= longest)
 
     def placed(self, start: int) -> Mask:
         """Whether each says that it lies where it does; ``start`` is the log's offset of the
@@ -185,11 +192,9 @@ class Rows:
 
     def first(self, count: int) -> Rows:
         """The first few of them."""
-        return (
-            self
-            if count == len(self.at)
-            else Rows(self.fields, self.view, self.at[:count], self.room[:count])
-        )
+        if count == len(self.at):
+            return self
+        return Rows(self.fields, self.view, self.at[:count], self.room[:count])
 
     def only(self, chosen: Mask) -> Rows:
         """Some of them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,12 @@ class ColumnBatch:
     """A piece that would be damage, but for being the last thing in the log: a write that was not
     finished, or one given up."""
 
+    @staticmethod
+    def of(piece: ScannedPiece) -> ColumnBatch:
+        """A piece that is no rows."""
+        damage = [piece] if piece.kind is PieceKind.DAMAGE else []
+        return ColumnBatch(None, damage, piece.end, kind=piece.kind)
+
 
 def column_batches(
     data: Buffer,
@@ -99,25 +105,30 @@ def column_batches(
         ValueError: there is no such column, or the data are over 2 GiB.
         Incomplete, Unbounded: bytes behind the data decide about those behind the last batch.
     """
-    names = tuple(SCHEMA.names if columns is None else columns)
-    if unknown := [name for name in names if name not in SCHEMA.names]:
-        raise ValueError(f"no column {unknown[0]!r}; there are {', '.join(SCHEMA.names)}")
     if len(data) > MAX_BUFFER:
         raise ValueError(f"{len(data):,} bytes at once; hand over at most {MAX_BUFFER:,}")
     scanner = Scanner(data, start, file_end=file_end, data_end=data_end, check=check)
-    yield from _Messages(
-        scanner, data, start=start, names=names, wanted=wanted, batch_bytes=batch_bytes
-    ).batches(stop)
+    messages = _Messages(scanner, columns, batch_bytes=batch_bytes, wanted=wanted)
+    yield from messages.batches(stop)
 
 
 class Batches:
     """One pass over one buffer: sound rows by whole columns, and the bytes between them by a
     scanner."""
 
-    def __init__(self, scanner: Scanner, data: Buffer, *, start: int) -> None:
-        self._view = memoryview(data).cast("B")
-        self._start = start
+    every: ClassVar[pa.Schema]
+    """All columns that there are."""
+
+    def __init__(
+        self, scanner: Scanner, columns: Sequence[str] | None, *, batch_bytes: int
+    ) -> None:
+        names = self.every.names if columns is None else columns
+        if unknown := [name for name in names if name not in self.every.names]:
+            raise ValueError(f"no column {unknown[0]!r}; there are {', '.join(self.every.names)}")
+        self._schema = pa.schema([self.every.field(name) for name in names])
+        self._batch_bytes = batch_bytes
         self._scanner = scanner
+        self._view, self._start, self._check = scanner.view, scanner.start, scanner.check
         self._fields = Fields(self._view)
         self._most = 1 << 30
         """Rows that are checked together: few right behind damage, since rows with a fault among
@@ -131,12 +142,10 @@ class Batches:
             batch = self._sound(at, limit)
             if batch is None:
                 piece = self._scanner.piece(self._start + at)
-                assert piece.kind not in (PieceKind.MESSAGE, PieceKind.ENTRY), (
-                    f"overlooked: {piece}"
-                )
-                damaged = piece.kind is PieceKind.DAMAGE
-                self._most = 16 if damaged else self._most
-                batch = ColumnBatch(None, [piece] if damaged else [], piece.end, kind=piece.kind)
+                is_sound = piece.kind in (PieceKind.MESSAGE, PieceKind.ENTRY)
+                assert not is_sound, f"overlooked: {piece}"
+                self._most = 16 if piece.kind is PieceKind.DAMAGE else self._most
+                batch = ColumnBatch.of(piece)
             at = batch.end - self._start
             yield batch
 
@@ -149,21 +158,13 @@ class Batches:
 
 
 class _Messages(Batches):
+    every = SCHEMA
+
     def __init__(
-        self,
-        scanner: Scanner,
-        data: Buffer,
-        *,
-        start: int,
-        names: tuple[str, ...],
-        wanted: Wanted,
-        batch_bytes: int,
+        self, scanner: Scanner, columns: Sequence[str] | None, *, batch_bytes: int, wanted: Wanted
     ) -> None:
-        super().__init__(scanner, data, start=start)
-        self._check = scanner.check
-        self._names = names
+        super().__init__(scanner, columns, batch_bytes=batch_bytes)
         self._wanted = wanted
-        self._batch_bytes = batch_bytes
 
     def _sound(self, at: int, limit: int) -> ColumnBatch | None:
         rows, entries = self._sound_rows(at, limit)
@@ -194,11 +195,9 @@ class _Messages(Batches):
     def _headers_agree(self, places: npt.NDArray[np.int64], rows: Rows) -> npt.NDArray[np.bool_]:
         """Whether each entry's header agrees with its place and its message."""
         body_size = self._fields.int32(places + 44)
-        whole = (self._fields.int32(places + 4) == HEADER_SIZE + body_size) & (
-            rows.size == body_size
-        )
+        whole = self._fields.int32(places + 4) == HEADER_SIZE + body_size
         placed = self._fields.int64(places + 24) == places + self._start
-        sound: npt.NDArray[np.bool_] = whole & placed
+        sound: npt.NDArray[np.bool_] = whole & placed & (rows.size == body_size)
         return sound
 
     def _checked(self, rows: Rows, entries: bool) -> Rows:
@@ -209,26 +208,25 @@ class _Messages(Batches):
         if self._check and entries:
             count = min(count, self._first_bad_entry(rows))
         rows = rows.first(count)
-        return (
-            rows if not count or self._is_text(rows) else rows.first(self._first_without_text(rows))
-        )
+        if not count or self._is_text(rows):
+            return rows
+        return rows.first(self._first_without_text(rows))
 
     def _first_bad_entry(self, rows: Rows) -> int:
         """The entry's own CRC, which DLedger leaves zero, is looked at by ``Scanner``, one entry at
         a time."""
         stamped = np.flatnonzero(self._fields.int32(rows.at - 8))
         for n in stamped.tolist():
-            if (
-                self._scanner.piece(self._start + int(rows.at[n]) - HEADER_SIZE).kind
-                is not PieceKind.ENTRY
-            ):
+            offset = self._start + int(rows.at[n]) - HEADER_SIZE
+            if self._scanner.piece(offset).kind is not PieceKind.ENTRY:
                 return int(n)
         return len(rows.at)
 
     def _is_text(self, rows: Rows) -> bool:
+        data = pa.py_buffer(self._view)
         try:
             for begins, ends in ((rows.topic, rows.topic_end), (rows.properties, rows.end)):
-                self._slices(begins, ends, pa.binary()).cast(pa.string())
+                slices(data, begins, ends, pa.binary()).cast(pa.string())
         except pa.ArrowInvalid:
             return False
         return True
@@ -240,11 +238,6 @@ class _Messages(Batches):
             low, high = (middle, high) if self._is_text(rows.first(middle)) else (low, middle)
         return low
 
-    def _slices(
-        self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], kind: pa.DataType
-    ) -> pa.Array:
-        return slices(pa.py_buffer(self._view), begins, ends, kind)
-
     def _chosen(self, rows: Rows) -> Rows:
         """Those of them that are wanted."""
         wanted, chosen = self._wanted, np.ones(len(rows.at), np.bool_)
@@ -255,28 +248,21 @@ class _Messages(Batches):
             if wanted.stored_before is not None:
                 chosen &= stored < wanted.stored_before
         if wanted.topic is not None:
-            topics = self._slices(rows.topic, rows.topic_end, pa.string()).dictionary_encode()
-            fits = np.array(
-                [wanted.topic(name) for name in topics.dictionary.to_pylist()], np.bool_
-            )
+            topics = MessageColumns(rows, start=self._start).column("topic").dictionary_encode()
+            fits = np.array([*map(wanted.topic, topics.dictionary.to_pylist())], np.bool_)
             chosen &= fits[np.frombuffer(topics.indices.buffers()[1], np.int32)[: len(rows.at)]]
         return rows if chosen.all() else rows.only(chosen)
 
     def _batch(self, rows: Rows, entries: bool, end: int) -> ColumnBatch:
-        damage: list[ScannedPiece] = []
         last = int(rows.at[-1])
         rows = self._chosen(rows)
         if not len(rows.at):
-            return ColumnBatch(None, damage, end, self._start + last, has_last=False)
-        taken = MessageColumns(
-            rows, entries, start=self._start, data=pa.py_buffer(self._view), damage=damage
-        )
-        arrays = [taken.column(name) for name in self._names]
-        schema = pa.schema([SCHEMA.field(name) for name in self._names])
-        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-        return ColumnBatch(
-            batch, damage, end, self._start + last, has_last=bool(rows.at[-1] == last)
-        )
+            return ColumnBatch(None, [], end, self._start + last, has_last=False)
+        taken = MessageColumns(rows, entries, start=self._start)
+        arrays = [taken.column(name) for name in self._schema.names]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        has_last = bool(rows.at[-1] == last)
+        return ColumnBatch(batch, taken.damage, end, self._start + last, has_last=has_last)
 
 
 def first_false(values: npt.NDArray[np.bool_]) -> int:

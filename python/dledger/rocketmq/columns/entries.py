@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dledger.checksum import crc32
 from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, MAGIC_NOOP, MAGIC_NORMAL
-from dledger.rocketmq.columns.borders import PAIR
+from dledger.rocketmq.columns.borders import walk_entries
 from dledger.rocketmq.columns.commit_log import BATCH_BYTES, Batches, ColumnBatch, first_false
 from dledger.rocketmq.columns.properties import array, slices
 from dledger.rocketmq.format.scan import Scanner
@@ -74,9 +74,7 @@ class EntryScanner(Scanner):
         if self.data_end - offset < HEADER_SIZE:
             return None
         self._need(offset, HEADER_SIZE)
-        magic, size, _, _, _, _, _, _, body_size = HEADER.unpack_from(
-            self._view, offset - self._start
-        )
+        magic, size, *_, body_size = HEADER.unpack_from(self.view, offset - self.start)
         whole = magic in MAGICS and body_size >= 0 and size == HEADER_SIZE + body_size
         return offset + size if whole and offset + size <= self.data_end else None
 
@@ -94,47 +92,18 @@ def entry_batches(
 ) -> Iterator[ColumnBatch]:
     """The entries of a DLedger data file, or of a part of it; arguments and errors as for
     `column_batches`."""
-    names = tuple(ENTRY_SCHEMA.names if columns is None else columns)
-    if unknown := [name for name in names if name not in ENTRY_SCHEMA.names]:
-        raise ValueError(f"no column {unknown[0]!r}; there are {', '.join(ENTRY_SCHEMA.names)}")
     scanner = EntryScanner(data, start, file_end=file_end, data_end=data_end, check=check)
-    yield from _Entries(
-        scanner, data, start=start, check=check, names=names, batch_bytes=batch_bytes
-    ).batches(stop)
-
-
-def walk(view: memoryview, at: int, stop: int, most: int) -> list[int]:
-    """Positions of entries that follow one another from ``at`` on, by magic and size alone."""
-    found: list[int] = []
-    push, unpack, last = found.append, PAIR.unpack_from, min(stop, len(view) - HEADER_SIZE + 1)
-    while at < last and most:
-        magic, size = unpack(view, at)
-        if not 1 <= magic <= MAGIC_CONFIG_CHANGE or not HEADER_SIZE <= size < 1 << 31:
-            break
-        push(at)
-        at += size
-        most -= 1
-    return found
+    yield from _Entries(scanner, columns, batch_bytes=batch_bytes).batches(stop)
 
 
 class _Entries(Batches):
-    def __init__(
-        self,
-        scanner: Scanner,
-        data: Buffer,
-        *,
-        start: int,
-        check: bool,
-        names: tuple[str, ...],
-        batch_bytes: int,
-    ) -> None:
-        super().__init__(scanner, data, start=start)
-        self._check = check
-        self._names = names
-        self._batch_bytes = batch_bytes
+    every = ENTRY_SCHEMA
 
     def _sound(self, at: int, limit: int) -> ColumnBatch | None:
-        found = walk(self._view, at, min(limit, at + self._batch_bytes), self._most)
+        stop, most = min(limit, at + self._batch_bytes), self._most
+        found = walk_entries(
+            self._view, at, stop, most, least=HEADER_SIZE, last_magic=MAGIC_CONFIG_CHANGE
+        )
         places = np.array(found, np.int64)
         sizes, bodies = self._fields.int32(places + 4), self._fields.int32(places + 44)
         whole = (sizes == HEADER_SIZE + bodies) & (places + sizes <= len(self._view))
@@ -144,21 +113,15 @@ class _Entries(Batches):
         self._looked_at(len(found), len(places))
         if not len(places):
             return None
-        schema = pa.schema([ENTRY_SCHEMA.field(name) for name in self._names])
-        rows = pa.RecordBatch.from_arrays(
-            [self._column(name, places) for name in self._names], schema=schema
-        )
+        columns = [self._column(name, places) for name in self._schema.names]
+        rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         last = self._start + int(places[-1])
         return ColumnBatch(rows, [], last + int(self._fields.int32(places[-1:] + 4)[0]), last)
 
     def _first_bad_crc(self, places: npt.NDArray[np.int64]) -> int:
         """Number of the first entry whose body does not match its CRC, or how many there are."""
-        stamped = (
-            np.flatnonzero(self._fields.int32(places + 40))
-            if self._check
-            else np.zeros(0, np.int64)
-        )
-        for n in stamped.tolist():
+        stamped = np.flatnonzero(self._fields.int32(places + 40)).tolist() if self._check else []
+        for n in stamped:
             at = int(places[n])
             *_, stored, size = HEADER.unpack_from(self._view, at)
             if crc32(self._view[at + HEADER_SIZE : at + HEADER_SIZE + size]) != stored:

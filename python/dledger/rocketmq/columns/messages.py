@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from dledger.errors import FormatError
 from dledger.protocol.messages.entry import HEADER_SIZE
 from dledger.rocketmq.columns.borders import Rows
 from dledger.rocketmq.columns.properties import PropertyColumns, array, slices
-from dledger.rocketmq.format.compression import MAX_UNPACKED, unpack
+from dledger.rocketmq.format.compression import unpack
 from dledger.rocketmq.format.hosts import Host
 from dledger.rocketmq.format.message import (
     COMPRESSION_MASK,
@@ -65,40 +66,32 @@ message's bytes in the log."""
 class MessageColumns:
     """Takes columns out of sound rows."""
 
-    def __init__(
-        self, rows: Rows, entries: bool, *, start: int, data: pa.Buffer, damage: list[ScannedPiece]
-    ) -> None:
+    def __init__(self, rows: Rows, entries: bool = False, *, start: int) -> None:
         self._rows = rows
         self._entries = entries
         self._start = start
-        self._data = data
-        self._damage = damage
-        self._properties: PropertyColumns | None = None
+        self._data = pa.py_buffer(rows.view)
+        self.damage: list[ScannedPiece] = []
+        """Messages whose body was asked for, and cannot be unpacked."""
 
     def column(self, name: str) -> pa.Array:
         """A column by its name in ``SCHEMA``."""
         return self.TAKE[name](self)
 
+    @cached_property
     def properties(self) -> PropertyColumns:
         """Split once for all columns that need it."""
-        if self._properties is None:
-            self._properties = PropertyColumns(self.properties_text())
-        return self._properties
+        return PropertyColumns(self.properties_text())
 
     def properties_text(self) -> pa.Array:
         """As it stands in the log; it was not checked whether it is UTF-8."""
         return slices(self._data, self._rows.properties, self._rows.end, pa.string())
 
-    def number(self, offset: int) -> pa.Array:
-        """The 32-bit number at this place of each message."""
-        return array(self._rows.fields.int32(self._rows.at + offset).astype(np.int32), pa.int32())
+    def number(self, places: npt.NDArray[np.int64]) -> pa.Array:
+        return array(self._rows.fields.int32(places).astype(np.int32), pa.int32())
 
     def long(self, places: npt.NDArray[np.int64]) -> pa.Array:
         return array(self._rows.fields.int64(places), pa.int64())
-
-    def reconsume_times(self) -> pa.Array:
-        """Stands behind the hosts."""
-        return array(self._rows.fields.int32(self._rows.body - 16).astype(np.int32), pa.int32())
 
     def time(self, places: npt.NDArray[np.int64]) -> pa.Array:
         """Milliseconds as a timestamp; null outside the years 1 to 9999."""
@@ -108,9 +101,12 @@ class MessageColumns:
 
     def host(self, begins: npt.NDArray[np.int64], v6: npt.NDArray[np.int64]) -> pa.Array:
         """``address:port``, made once for each address that there is."""
-        taken = slices(self._data, begins, begins + 8 + 12 * v6, pa.binary()).dictionary_encode()
+        taken = self._packed_hosts(begins, v6).dictionary_encode()
         texts = [str(Host.decode(packed)) for packed in taken.dictionary.to_pylist()]
         return pa.array(texts, pa.string()).take(taken.indices)
+
+    def _packed_hosts(self, begins: npt.NDArray[np.int64], v6: npt.NDArray[np.int64]) -> pa.Array:
+        return slices(self._data, begins, begins + 8 + 12 * v6, pa.binary())
 
     def message_id(self) -> pa.Array:
         """Hexadecimal digits of store host and physical offset."""
@@ -118,7 +114,7 @@ class MessageColumns:
         begins, v6 = rows.born_host_end + 8, rows.sys_flag >> 5 & 1
         if v6.any():
             offsets = (rows.at + self._start).tolist()
-            hosts = slices(self._data, begins, begins + 8 + 12 * v6, pa.binary()).to_pylist()
+            hosts = self._packed_hosts(begins, v6).to_pylist()
             ids = [
                 (h + o.to_bytes(8, "big", signed=True)).hex().upper()
                 for h, o in zip(hosts, offsets, strict=True)
@@ -150,20 +146,17 @@ class MessageColumns:
         rows = self._rows
         kind = int(rows.sys_flag[n]) >> COMPRESSION_SHIFT & COMPRESSION_MASK
         try:
-            return unpack(
-                bytes(rows.view[rows.body[n] : rows.body_end[n]]), kind, limit=MAX_UNPACKED
-            )
+            return unpack(bytes(rows.view[rows.body[n] : rows.body_end[n]]), kind)
         except FormatError as e:
             begin, end = int(rows.at[n]) + self._start, int(rows.end[n]) + self._start
-            self._damage.append(ScannedPiece(PieceKind.DAMAGE, begin, end, str(e)))
+            self.damage.append(ScannedPiece(PieceKind.DAMAGE, begin, end, str(e)))
             return None
 
     def transaction(self) -> pa.Array:
         """none, prepared, commit or rollback."""
         state = (self._rows.sys_flag & TransactionType.ROLLBACK) >> 2
-        return pa.array([t.name.lower() for t in TransactionType], pa.string()).take(
-            array(state, pa.int64())
-        )
+        names = pa.array([t.name.lower() for t in TransactionType], pa.string())
+        return names.take(array(state, pa.int64()))
 
     def entry(self, before: int) -> pa.Array:
         """A number of the entry's header, null where the message has none."""
@@ -174,26 +167,26 @@ class MessageColumns:
 
     TAKE: Final[dict[str, Callable[[MessageColumns], pa.Array]]] = {
         "topic": lambda c: slices(c._data, c._rows.topic, c._rows.topic_end, pa.string()),
-        "queue_id": lambda c: c.number(12),
+        "queue_id": lambda c: c.number(c._rows.at + 12),
         "queue_offset": lambda c: c.long(c._rows.at + 20),
         "physical_offset": lambda c: c.long(c._rows.at + 28),
         "message_id": message_id,
-        "unique_key": lambda c: c.properties().values(UNIQUE_KEY),
-        "keys": lambda c: c.properties().values(KEYS),
-        "tags": lambda c: c.properties().values(TAGS),
+        "unique_key": lambda c: c.properties.values(UNIQUE_KEY),
+        "keys": lambda c: c.properties.values(KEYS),
+        "tags": lambda c: c.properties.values(TAGS),
         "body": body,
-        "properties": lambda c: c.properties().map(),
+        "properties": lambda c: c.properties.map(),
         "born_timestamp": lambda c: c.time(c._rows.at + 40),
         "born_host": lambda c: c.host(c._rows.at + 48, c._rows.sys_flag >> 4 & 1),
         "store_timestamp": lambda c: c.time(c._rows.born_host_end),
         "store_host": lambda c: c.host(c._rows.born_host_end + 8, c._rows.sys_flag >> 5 & 1),
-        "flag": lambda c: c.number(16),
-        "sys_flag": lambda c: c.number(36),
+        "flag": lambda c: c.number(c._rows.at + 16),
+        "sys_flag": lambda c: c.number(c._rows.at + 36),
         "transaction": transaction,
-        "reconsume_times": reconsume_times,
+        "reconsume_times": lambda c: c.number(c._rows.body - 16),
         "prepared_transaction_offset": lambda c: c.long(c._rows.body - 12),
-        "body_crc": lambda c: c.number(8),
-        "stored_size": lambda c: c.number(0),
+        "body_crc": lambda c: c.number(c._rows.at + 8),
+        "stored_size": lambda c: c.number(c._rows.at),
         "entry_index": lambda c: c.entry(8),
         "entry_term": lambda c: c.entry(16),
     }

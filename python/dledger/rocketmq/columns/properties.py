@@ -19,14 +19,11 @@ def array(
 ) -> pa.Array:
     """A column over numpy's own memory. ``pa.array`` would import pandas, which takes half a
     second."""
-    mask = (
-        None
-        if valid is None or valid.all()
-        else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    )
-    return pa.Array.from_buffers(
-        kind, len(values), [mask, pa.py_buffer(np.ascontiguousarray(values))]
-    )
+    mask = None
+    if valid is not None and not valid.all():
+        mask = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    buffers = [mask, pa.py_buffer(np.ascontiguousarray(values))]
+    return pa.Array.from_buffers(kind, len(values), buffers)
 
 
 def slices(data: pa.Buffer, begins: Ints, ends: Ints, kind: pa.DataType) -> pa.Array:
@@ -43,6 +40,12 @@ def slices(data: pa.Buffer, begins: Ints, ends: Ints, kind: pa.DataType) -> pa.A
     return both.take(array(np.arange(0, len(bounds), 2, dtype=np.int32), pa.int32()))
 
 
+def text_bounds(texts: pa.Array) -> npt.NDArray[np.int32]:
+    """Where each text of a column begins in its data, and behind the last one."""
+    bounds = np.frombuffer(texts.buffers()[1], np.int32)
+    return bounds[texts.offset : texts.offset + len(texts) + 1]
+
+
 class PropertyColumns:
     """Splits a column of property texts, in the same way as ``parse_properties`` does with one."""
 
@@ -52,9 +55,7 @@ class PropertyColumns:
         """
         self._count = len(texts)
         self._data = texts.buffers()[2] or pa.py_buffer(b"")
-        bounds = np.frombuffer(texts.buffers()[1], np.int32)[
-            texts.offset : texts.offset + len(texts) + 1
-        ]
+        bounds = text_bounds(texts)
         characters = np.frombuffer(self._data, np.uint8)[: bounds[-1] if len(bounds) else 0]
         value_ends = np.flatnonzero(characters == VALUE_END)
         name_ends = np.flatnonzero(characters == NAME_END)
@@ -68,13 +69,9 @@ class PropertyColumns:
         ends = np.sort(np.concatenate((bounds[1:], value_ends)).astype(np.int64))
         split = np.append(name_ends, len(characters))[np.searchsorted(name_ends, begins)]
         whole = (split > begins) & (split < ends - 1)
-        self._rows, self._begins, self._split, self._ends = (
-            rows[whole],
-            begins[whole],
-            split[whole],
-            ends[whole],
-        )
-        self._names = slices(self._data, self._begins, self._split, pa.string()).dictionary_encode()
+        self._rows, self._split, self._ends = rows[whole], split[whole], ends[whole]
+        names = slices(self._data, begins[whole], self._split, pa.string())
+        self._names = names.dictionary_encode()
         self._codes = np.frombuffer(self._names.indices.buffers()[1], np.int32)[
             : len(self._rows)
         ].astype(np.int64)

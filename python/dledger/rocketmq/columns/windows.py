@@ -80,15 +80,10 @@ class FileReader:
         self._walk: Callable[..., Iterator[ColumnBatch]] = partial(
             batches, columns=(), check=check, **places
         )
-        more: dict[str, Any] = {} if entries else {"wanted": self.wanted}
-        self._batches = partial(
-            batches,
-            columns=self.columns,
-            check=check,
-            batch_bytes=self.batch_bytes,
-            **places,
-            **more,
-        )
+        more: dict[str, Any] = {"batch_bytes": self.batch_bytes} | places
+        if not entries:
+            more["wanted"] = self.wanted
+        self._batches = partial(batches, columns=self.columns, check=check, **more)
 
     def batches(self, begin: int, stop: int, *, exact: bool = False) -> Iterator[ColumnBatch]:
         """The pieces of the range [begin, stop) of the file: from the first sound piece in it, or
@@ -132,24 +127,15 @@ class FileReader:
         for batch in held:
             if batch.kind is PieceKind.DAMAGE:
                 (piece,) = batch.damage
-                yield ColumnBatch(None, [], batch.end, kind=batch.kind, tail=piece)
-            elif (
-                batch.kind is None
-                and batch is held[-1]
-                and not self.entries
-                and not self._is_whole(batch)
-            ):
-                tail = ScannedPiece(
-                    PieceKind.DAMAGE,
-                    batch.last,
-                    batch.end,
-                    "a message without the end of its properties",
-                )
-                rows = (
-                    batch.rows.slice(0, batch.rows.num_rows - 1)
-                    if batch.rows and batch.has_last
-                    else batch.rows
-                )
+                yield replace(batch, damage=[], tail=piece)
+                continue
+            is_last = batch.kind is None and batch is held[-1]
+            if is_last and not self.entries and not self._is_whole(batch):
+                reason = "a message without the end of its properties"
+                tail = ScannedPiece(PieceKind.DAMAGE, batch.last, batch.end, reason)
+                rows = batch.rows
+                if rows and batch.has_last:
+                    rows = rows.slice(0, rows.num_rows - 1)
                 yield replace(batch, rows=rows, tail=tail)
             else:
                 yield batch
@@ -176,9 +162,8 @@ class FileReader:
             for batch in self._batches_from(at, max(stop, at + 1), self._batches):
                 yield batch
                 if batch.end >= self.span.data_end:
-                    yield from self._unclosed(
-                        at if batch.kind is PieceKind.UNUSED else self.span.data_end, batch.kind
-                    )
+                    closed = self.span.data_end if batch.kind is not PieceKind.UNUSED else at
+                    yield from self._unclosed(closed, batch.kind)
                 at = batch.end
 
     def written_end(self, border: int) -> int:
@@ -234,28 +219,18 @@ class FileReader:
     def _is_sound(self, at: int) -> bool:
         length = GLANCE
         while True:
+            data = self.read(at, min(length, self.span.data_end - at))
             try:
-                return self._scanner(
-                    self.read(at, min(length, self.span.data_end - at)), at
-                ).is_sound(at)
+                return self._scanner(data, at).is_sound(at)
             except Incomplete as more:
                 length = more.end - at
 
     def _unclosed(self, offset: int, kind: PieceKind | None) -> Iterator[ColumnBatch]:
-        goes_on = self.span.next_start
-        if (
-            goes_on is None
-            or goes_on <= offset
-            or kind in (PieceKind.BLANK, PieceKind.DLEDGER_BLANK)
-        ):
-            return
-        reason = f"nothing is there, and the log goes on at {goes_on:,} in another file"
-        yield ColumnBatch(
-            None,
-            [ScannedPiece(PieceKind.DAMAGE, offset, goes_on, reason)],
-            self.span.data_end,
-            kind=PieceKind.DAMAGE,
-        )
+        goes_on, is_blank = self.span.next_start, kind in (PieceKind.BLANK, PieceKind.DLEDGER_BLANK)
+        if goes_on is not None and goes_on > offset and not is_blank:
+            reason = f"nothing is there, and the log goes on at {goes_on:,} in another file"
+            batch = ColumnBatch.of(ScannedPiece(PieceKind.DAMAGE, offset, goes_on, reason))
+            yield replace(batch, end=self.span.data_end)
 
     def _batches_from(
         self, at: int, stop: int, batches: Callable[..., Iterator[ColumnBatch]]
@@ -282,30 +257,20 @@ class FileReader:
 
     def _look_again(self, batch: ColumnBatch, at: int) -> bool:
         """Whether this is damage in the file that is being written, seen for the first time."""
-        again = (
-            batch.kind is PieceKind.DAMAGE and self.span.next_start is None and self._doubted != at
-        )
-        if again:
-            self._doubted = at
+        is_damage = batch.kind is PieceKind.DAMAGE
+        again = is_damage and self.span.next_start is None and self._doubted != at
+        self._doubted = at if again else self._doubted
         return again
 
     def _rest(self, begun: Unbounded) -> ColumnBatch:
         """Zeros or damage that go on behind a window, with an end."""
         found, written = self._search(begun.offset + 1)
-        end = self.span.data_end if found is None else found.start
-        reason = begun.reason
-        if not reason:
-            if found is None and written <= begun.offset:
-                return ColumnBatch(None, [], end, kind=PieceKind.UNUSED)
-            reason = "00000000 00000000 begins neither message, entry nor blank"
-        if found is None:
-            end = max(written, begun.offset + 1)
-        return ColumnBatch(
-            None,
-            [ScannedPiece(PieceKind.DAMAGE, begun.offset, end, reason)],
-            end,
-            kind=PieceKind.DAMAGE,
-        )
+        if not begun.reason and found is None and written <= begun.offset:
+            unused = ScannedPiece(PieceKind.UNUSED, begun.offset, self.span.data_end)
+            return ColumnBatch.of(unused)
+        reason = begun.reason or "00000000 00000000 begins neither message, entry nor blank"
+        end = max(written, begun.offset + 1) if found is None else found.start
+        return ColumnBatch.of(ScannedPiece(PieceKind.DAMAGE, begun.offset, end, reason))
 
     def _search(self, offset: int, stop: int | None = None) -> tuple[ScannedPiece | None, int]:
         """The first sound piece at or behind an offset and before ``stop``, and where there is none

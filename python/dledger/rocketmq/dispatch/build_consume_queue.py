@@ -11,8 +11,9 @@ tags, or the time of delivery for one that is delayed.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from dledger.checksum import crc32
@@ -26,12 +27,13 @@ from dledger.rocketmq.format.message import (
     INT16,
     INT64,
     MAGIC_V1,
-    MAGIC_V2,
+    MESSAGE_MAGICS,
     MIN_MESSAGE,
+    PAIR,
     TransactionType,
     lay_out,
 )
-from dledger.rocketmq.format.properties import KEYS, TAGS, UNIQUE_KEY, java_hash, parse_properties
+from dledger.rocketmq.format.properties import TAGS, java_hash, keys_of, parse_properties
 from dledger.rocketmq.format.scan import Scanner
 from dledger.rocketmq.format.scanned_piece import Incomplete, PieceKind, Unbounded
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
@@ -52,12 +54,13 @@ DELAY_LEVELS_MS: Final = (
 )
 """How long a message of each delay level waits (messageDelayLevel), from level 1 on."""
 CHUNK: Final = 4 << 20
-PAIR: Final = struct.Struct(">iI")
 ROLLBACK: Final = int(TransactionType.ROLLBACK)
 IN_QUEUE: Final = (int(TransactionType.NONE), int(TransactionType.COMMIT))
-MAGICS: Final = (MAGIC_V1, MAGIC_V2)
 MANY: Final = 10_000
-"""So many topics and tags are remembered; more begin anew."""
+"""So many topics and tags are remembered."""
+topic_text = lru_cache(MANY)(bytes.decode)
+"""The same string for a topic each time."""
+tags_hash = lru_cache(MANY)(java_hash)
 FIELDS: Final = struct.Struct(">iIIi4xqqi16xq20xi")
 """Of a message with IPv4 hosts: size, magic, CRC, queue id, queue offset, place, flags, store time,
 and body size."""
@@ -88,17 +91,11 @@ new_request = partial(tuple.__new__, DispatchRequest)
 class Dispatcher:
     """Reads messages out of bytes of a log."""
 
-    def __init__(
-        self, delay_levels_ms: Sequence[int] = DELAY_LEVELS_MS, *, check: bool = False
-    ) -> None:
+    def __init__(self, *, check: bool = False) -> None:
         """Args:
-        delay_levels_ms: the broker's messageDelayLevel, in milliseconds.
         check: compare bodies with their CRC; otherwise the writer of the log has done that.
         """
-        self._delays = delay_levels_ms
         self._check = check
-        self._tags = {"": 0}
-        self._topics: dict[bytes, str] = {}
 
     def requests(
         self, data: Buffer, start: int, file_end: int
@@ -125,7 +122,7 @@ class Dispatcher:
             # A message begins with size and magic, an entry with magic and size: the order tells
             # them apart.
             first, second = unpack(view, at)
-            if second in MAGICS and MIN_MESSAGE <= first <= size - at:
+            if second in MESSAGE_MAGICS and MIN_MESSAGE <= first <= size - at:
                 place, end = at, at + first
             elif first == MAGIC_NORMAL and LEAST_ENTRY <= second <= size - at:
                 place, end = at + HEADER_SIZE, at + second
@@ -194,43 +191,16 @@ class Dispatcher:
         if self._check and body_end > body and crc32(view[body:body_end]) & CRC_MASK != crc:
             return None
         try:
-            topic = self._topics.get(name) or self._topic(name)
+            topic = topic_text(name)
             properties = parse_properties(text.decode())
         except UnicodeDecodeError:
             return None
-        code = self._tags.get(properties.get(TAGS, ""))
-        if code is None or topic == SCHEDULE_TOPIC:
-            code = self._tags_code(topic, properties, stored)
-        words = keys(properties)
+        due = _time_of_delivery(properties, stored) if topic == SCHEDULE_TOPIC else None
+        code = tags_hash(properties.get(TAGS, "")) if due is None else due
+        words = keys_of(properties)
         return new_request(
             (topic, queue_id, physical, size, code, stored, queue_offset, words, sys_flag)
         )
-
-    def _topic(self, name: bytes) -> str:
-        """The same string for a topic each time."""
-        topic = self._topics.get(name)
-        if topic is None:
-            if len(self._topics) >= MANY:
-                self._topics.clear()
-            topic = self._topics[name] = name.decode()
-        return topic
-
-    def _tags_code(self, topic: str, properties: Mapping[str, str], stored: int) -> int:
-        if (
-            topic == SCHEDULE_TOPIC
-            and (text := properties.get(DELAY, "")).isdecimal()
-            and len(text) < 10
-        ):
-            level = min(int(text), len(self._delays))
-            if level > 0:
-                return stored + self._delays[level - 1]
-        tags = properties.get(TAGS, "")
-        code = self._tags.get(tags)
-        if code is None:
-            if len(self._tags) >= MANY:
-                self._tags = {"": 0}
-            code = self._tags[tags] = java_hash(tags)
-        return code
 
     def _other(self, view: memoryview, at: int, start: int, file_end: int) -> int:
         """Pass bytes that are neither a whole message nor a whole entry: where to go on, which is
@@ -239,8 +209,6 @@ class Dispatcher:
         Raises:
             FormatError: no log has this.
         """
-        if at + PAIR.size > len(view):
-            return at
         scanner = Scanner(view, start, file_end=file_end, data_end=file_end, check=False)
         try:
             piece = scanner.piece(start + at)
@@ -254,11 +222,9 @@ class Dispatcher:
 
     def _wrong(self, view: memoryview, at: int, start: int, file_end: int) -> FormatError:
         """The fault of a message, as an error."""
+        scanner = Scanner(view, start, file_end=file_end, data_end=file_end, check=self._check)
         try:
-            piece = Scanner(
-                view, start, file_end=file_end, data_end=file_end, check=self._check
-            ).piece(start + at)
-            reason = piece.reason
+            reason = scanner.piece(start + at).reason
         except (Incomplete, Unbounded) as more:
             reason = getattr(more, "reason", "")
         return FormatError(
@@ -266,13 +232,11 @@ class Dispatcher:
         )
 
 
-def keys(properties: Mapping[str, str]) -> Sequence[str]:
-    """As ``dledger.rocketmq.format.properties.keys_of``, quickly where there are none."""
-    unique, words = properties.get(UNIQUE_KEY), properties.get(KEYS)
-    if words is None:
-        return () if unique is None else (unique,)
-    found = [word for word in words.split(" ") if word]
-    return found if unique is None else [unique, *found]
+def _time_of_delivery(properties: Mapping[str, str], stored: int) -> int | None:
+    """Of a message that is delayed; None where it names no level."""
+    text = properties.get(DELAY, "")
+    level = min(int(text), len(DELAY_LEVELS_MS)) if text.isdecimal() and len(text) < 10 else 0
+    return stored + DELAY_LEVELS_MS[level - 1] if level else None
 
 
 class Reput:
@@ -353,27 +317,24 @@ class Reput:
             As for `dispatch`.
         """
         put_unit, index = self._queues.put, self._index
-        try:
-            for (
-                topic,
-                queue_id,
-                physical,
-                size,
-                code,
-                stored,
-                queue_offset,
-                words,
-                sys_flag,
-            ) in requests:
-                state = sys_flag & ROLLBACK
+        with self._writing():
+            for request in requests:
+                topic, queue_id, physical, size, code, stored, queue_offset, words, flag = request
+                state = flag & ROLLBACK
                 if state in IN_QUEUE:
                     put_unit(topic, queue_id, queue_offset, physical, size, code)
                 if words and index is not None and state != ROLLBACK:
                     index.put(topic, words, physical, stored)
                 self.store_timestamp = stored
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Hand everything that is put meanwhile to the file system, also after an error: `offset`
+        stays where it is then, so the next call puts these messages again. Queues and index pass
+        over those that they have."""
+        try:
+            yield
         finally:
-            # Also after an error: `offset` stays where it is then, so the next call puts these
-            # messages again. Queues and index pass over those that they have.
             self._queues.write()
-            if index is not None:
-                index.write()
+            if self._index is not None:
+                self._index.write()

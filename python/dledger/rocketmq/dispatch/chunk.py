@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from dledger.rocketmq.columns.borders import Fields, Rows, walk_messages
+from dledger.rocketmq.columns.commit_log import first_false
 from dledger.rocketmq.columns.messages import MessageColumns
 from dledger.rocketmq.dispatch.build_consume_queue import IN_QUEUE, ROLLBACK
 
@@ -36,7 +36,7 @@ def sound_rows(view: memoryview, start: int, *, check: bool = False) -> Rows | N
         return None
     rows = Rows(Fields(view), view, at, len(view) - at)
     sound = rows.adds_up & rows.placed(start)
-    rows = rows.first(len(at) if sound.all() else int(np.argmin(sound)))
+    rows = rows.first(first_false(sound))
     if check:
         rows = rows.first(rows.first_bad_crc())
     return None if len(rows.at) < FEW else rows
@@ -51,9 +51,7 @@ class Chunk:
 
     def __init__(self, rows: Rows, start: int) -> None:
         fields = rows.fields
-        self.columns = MessageColumns(
-            rows, False, start=start, data=pa.py_buffer(rows.view), damage=[]
-        )
+        self.columns = MessageColumns(rows, start=start)
         self.places: Ints = rows.at + start
         self.sizes = rows.size
         self.end = int(self.places[-1] + self.sizes[-1])
@@ -71,7 +69,5 @@ class Chunk:
         order = np.argsort(groups, kind="stable")
         for rows in np.split(chosen[order], np.flatnonzero(np.diff(groups[order])) + 1):
             if len(rows):
-                yield (
-                    (self.topics[int(self.topic_codes[rows[0]])], int(self.queue_ids[rows[0]])),
-                    rows,
-                )
+                topic = self.topics[int(self.topic_codes[rows[0]])]
+                yield (topic, int(self.queue_ids[rows[0]])), rows

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dledger.rocketmq.columns.borders import Rows
+from dledger.rocketmq.columns.properties import text_bounds
 from dledger.rocketmq.dispatch.build_consume_queue import ROLLBACK, SCHEDULE_TOPIC, Reput
 from dledger.rocketmq.dispatch.chunk import Chunk, Ints, sound_rows
 from dledger.rocketmq.format.index_file import HEADER, UNIT
@@ -49,15 +50,11 @@ class ColumnReput(Reput):
         return super().dispatch(data, start, file_end)
 
     def _put_chunk(self, chunk: DispatchChunk) -> None:
-        try:
+        with self._writing():
             for key, rows in chunk.queues():
                 self._put_queue(chunk, key, rows)
             if self._index is not None:
                 put_keys(self._index, chunk)
-        finally:
-            self._queues.write()
-            if self._index is not None:
-                self._index.write()
         self.store_timestamp = int(chunk.stored[-1])
         self.offset = chunk.end
 
@@ -128,9 +125,7 @@ class DispatchChunk(Chunk):
 def hashes(texts: pa.Array, prefixes: npt.NDArray[np.uint32]) -> Ints:
     """Java's hashes of texts, none of them empty, each behind another one whose hash is given; made
     positive as the index has them."""
-    bounds = np.frombuffer(texts.buffers()[1], np.int32)[
-        texts.offset : texts.offset + len(texts) + 1
-    ].astype(np.int64)
+    bounds = text_bounds(texts).astype(np.int64)
     if not len(texts):
         return np.zeros(0, np.int64)
     data = np.frombuffer(texts.buffers()[2], np.uint8)[bounds[0] : bounds[-1]]

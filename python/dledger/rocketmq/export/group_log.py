@@ -12,16 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
-from dledger.rocketmq.dispatch.build_consume_queue import Reput
-from dledger.rocketmq.export.ledger_files import LedgerFiles
+from dledger.rocketmq.export.ledger_store import LedgerStore
 from dledger.rocketmq.export.moved_messages import place_message
 from dledger.rocketmq.format.append_hook import read_stored
-from dledger.rocketmq.format.checkpoint import StoreCheckpoint
-from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.files import HOST
-from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
-from dledger.rocketmq.store.store_lock import CheckpointFile
 from dledger.rocketmq.store.topic_configs import TopicConfig, TopicConfigs
 from dledger.rocketmq.upgrade.adoption import copy_store
 from dledger.rocketmq.upgrade.old_commit_log import OldCommitLog
@@ -30,7 +25,7 @@ DISPATCHED: Final = 8 << 20
 """Bytes of messages that go into the queues at once."""
 
 
-class CommitLogExport:
+class CommitLogExport(LedgerStore):
     """A store that is being written."""
 
     def __init__(
@@ -59,10 +54,7 @@ class CommitLogExport:
             FormatError: the old commit log is damaged.
             DiskFull, StorageError: the disk failed.
         """
-        self._root = root
-        self._queues = ConsumeQueues(root / "consumequeue")
-        self._index = IndexService(root / "index") if index else None
-        self._reput = Reput(self._queues, self._index, offset=begin)
+        super().__init__(root, self_id, file_size=file_size, begin=begin, index=index)
         self._messages = 0
         self._waiting = 0
         if old is not None:
@@ -74,9 +66,6 @@ class CommitLogExport:
                 self._reput.offset = files.min_offset
                 self._reput.catch_up(files)
                 files.close()
-        self._ledger = LedgerFiles(
-            root / f"dledger-{self_id}", data_file_size=file_size, first_pos=begin
-        )
 
     def put(self, entry: Entry) -> None:
         """Add an entry's body, if that is a message.
@@ -91,28 +80,18 @@ class CommitLogExport:
         self._waiting += len(entry.body)
         if self._waiting >= DISPATCHED:
             self._dispatch()
-
-    def _dispatch(self) -> None:
-        self._ledger.write()
-        self._reput.catch_up(self._ledger.data)
-        self._waiting = 0
+            self._waiting = 0
 
     def close(self) -> dict[str, Any]:
         """Everything to the disk, as a broker leaves it that was stopped; how many messages each
         queue has."""
         self._dispatch()
-        self._ledger.close()
         topics, ends = TopicConfigs(self._root / "config"), self._queues.next_offsets()
         for topic in sorted({topic for topic, _ in ends}):
             count = max(queue_id for name, queue_id in ends if name == topic) + 1
             if topics.queues(topic) < count:
                 topics.put(TopicConfig(topic, count))
-        self._queues.flush()
-        if self._index is not None:
-            self._index.flush()
-        stored = self._reput.store_timestamp
-        indexed = self._index.end_timestamp if self._index is not None else 0
-        CheckpointFile(self._root).write(StoreCheckpoint(stored, stored, indexed))
+        self._finish(self._index.end_timestamp if self._index is not None else 0)
         queues = [
             {
                 "topic": topic,
@@ -124,9 +103,3 @@ class CommitLogExport:
         ]
         count = sum(queue.max_offset - queue.min_offset for _, queue in self._queues.items())
         return {"messages": count, "moved": self._messages, "queues": queues}
-
-    def abandon(self) -> None:
-        """Let go of it."""
-        self._ledger.abandon()
-        if self._index is not None:
-            self._index.close()

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
-from typing import Final
 
 from dledger.protocol.messages.entry import HEADER_SIZE
 from dledger.rocketmq.format.message import (
     INT64,
-    MAGIC_V1,
-    MAGIC_V2,
+    MESSAGE_MAGICS,
     MIN_MESSAGE,
+    PAIR,
     PHYSICAL_OFFSET_AT,
 )
-
-PAIR: Final = struct.Struct(">iI")
 
 
 def place_message(body: bytearray, position: int) -> None:
@@ -32,7 +28,7 @@ def moved_message(entry_pos: int) -> Callable[[bytearray, int], None]:
             return
         size, magic = PAIR.unpack_from(body)
         says = INT64.unpack_from(body, PHYSICAL_OFFSET_AT)[0]
-        if size == len(body) and magic in (MAGIC_V1, MAGIC_V2) and says == entry_pos + HEADER_SIZE:
+        if size == len(body) and magic in MESSAGE_MAGICS and says == entry_pos + HEADER_SIZE:
             place_message(body, position)
 
     return hook

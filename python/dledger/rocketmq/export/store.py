@@ -5,39 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
 
-from dledger.rocketmq.dispatch.build_consume_queue import Reput
 from dledger.rocketmq.dispatch.reput_columns import ColumnReput
-from dledger.rocketmq.export.ledger_files import LedgerFiles
+from dledger.rocketmq.export.ledger_store import LedgerStore
 from dledger.rocketmq.export.moved_messages import place_message
-from dledger.rocketmq.format.checkpoint import StoreCheckpoint
 from dledger.rocketmq.format.message import Message, encode_message
 from dledger.rocketmq.store.commit_log import COMMIT_LOG_FILE, CommitLog
-from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.files import HOST
-from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.message_store import MessageStore
-from dledger.rocketmq.store.store_lock import CheckpointFile
 from dledger.rocketmq.store.topic_configs import TopicConfig, TopicConfigs
 from dledger.storage.disk.disk import Disk
 
 Begins = Mapping[int, int]
-FIRST_INDEX: Final = 0
-
-
-class StoreExport(Protocol):
-    """A store that is being written."""
-
-    def put(self, messages: Sequence[Message]) -> None:
-        """Add messages, which have their queue offsets, without gaps in each queue, and store
-        times."""
-
-    def close(self) -> None:
-        """Everything to the disk, as a broker leaves it that was stopped."""
-
-    def abandon(self) -> None:
-        """Let go of it."""
 
 
 class PlainExport:
@@ -73,7 +52,8 @@ class PlainExport:
         self._store.topics.put(TopicConfig(topic, len(begins)))
 
     def put(self, messages: Sequence[Message]) -> None:
-        """See `StoreExport`.
+        """Add messages, which have their queue offsets, without gaps in each queue, and store
+        times.
 
         Raises:
             ValueError: a message's queue offset is not the next one.
@@ -84,15 +64,15 @@ class PlainExport:
             raise ValueError("messages of a queue were left out, or come twice")
 
     def close(self) -> None:
-        """See `StoreExport`."""
+        """Everything to the disk, as a broker leaves it that was stopped."""
         self._store.close()
 
     def abandon(self) -> None:
-        """See `StoreExport`."""
+        """Let go of it."""
         self._store.abandon()
 
 
-class LedgerExport:
+class LedgerExport(LedgerStore):
     """A store for a broker in DLedger mode, and for DLedger itself: each message is an entry of
     term 0.
 
@@ -115,36 +95,20 @@ class LedgerExport:
         file_size: int = COMMIT_LOG_FILE,
         index: bool = True,
     ) -> None:
-        first = file_size if any(begins.values()) else 0
-        directory = root / f"dledger-{self_id}"
-        self._files = LedgerFiles(
-            directory, data_file_size=file_size, first_index=FIRST_INDEX, first_pos=first
-        )
-        self._queues = ConsumeQueues(root / "consumequeue")
-        self._index = IndexService(root / "index") if index else None
-        self._reput = Reput(self._queues, self._index, offset=self._files.data.min_offset)
-        self._checkpoint = CheckpointFile(root)
+        begin = file_size if any(begins.values()) else 0
+        super().__init__(root, self_id, file_size=file_size, begin=begin, index=index)
         TopicConfigs(root / "config").put(TopicConfig(topic, len(begins)))
 
     def put(self, messages: Sequence[Message]) -> None:
-        """See `StoreExport`."""
+        """As `PlainExport.put`."""
         for message in messages:
-            self._files.append(0, encode_message(message), place_message)
-        self._files.write()
-        self._reput.catch_up(self._files.data)
+            self._ledger.append(0, encode_message(message), place_message)
+        self._dispatch()
 
     def close(self) -> None:
-        """See `StoreExport`."""
-        self._files.close()
-        self._queues.flush()
-        if self._index is not None:
-            self._index.flush()
-            self._index.close()
-        stored = self._reput.store_timestamp
-        self._checkpoint.write(
-            StoreCheckpoint(stored, stored, self._index.end_timestamp if self._index else 0)
-        )
+        """As `PlainExport.close`."""
+        self._finish(0)
+        self.abandon()
 
-    def abandon(self) -> None:
-        """See `StoreExport`."""
-        self._files.abandon()
+
+StoreExport = PlainExport | LedgerExport

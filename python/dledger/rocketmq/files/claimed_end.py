@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from dledger.rocketmq.files.index_cover import index_files
 from dledger.rocketmq.files.layout import is_log_name
-from dledger.rocketmq.files.storage import Storage
+from dledger.rocketmq.files.storage import NOTHING, Storage
 from dledger.rocketmq.format.consume_queue_unit import UNIT, UNIT_SIZE
-from dledger.rocketmq.format.index_file import HEADER, is_index_name
+from dledger.rocketmq.format.index_file import HEADER
 
 QUEUES: Final = "consumequeue"
-INDEX: Final = "index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +31,15 @@ def last_claim(storage: Storage) -> NamedMessage | None:
     Raises:
         PathError: a file cannot be read.
     """
-    claims = [
-        claim for path in _index_files(storage) if (claim := _of_index(storage, path)) is not None
-    ]
+    claims = [_of_index(storage, path) for path in index_files(storage)]
     if storage.is_local:
         for topic in _folders(storage, QUEUES):
-            for number in _folders(storage, f"{QUEUES}/{topic}"):
-                claim = _of_queue(storage, f"{QUEUES}/{topic}/{number}")
-                claims += [] if claim is None else [claim]
-    return max(claims, key=lambda claim: claim.place, default=None)
+            claims += [_of_queue(storage, queue) for queue in _folders(storage, topic)]
+    return max(filter(None, claims), key=lambda claim: claim.place, default=None)
 
 
-def _folders(storage: Storage, path: str) -> tuple[str, ...]:
-    listing = storage.list(path)
-    return () if listing is None else listing.folders
-
-
-def _index_files(storage: Storage) -> list[str]:
-    listing = storage.list(INDEX)
-    names = {} if listing is None else listing.files
-    return [f"{INDEX}/{name}" for name in sorted(filter(is_index_name, names))]
+def _folders(storage: Storage, path: str) -> list[str]:
+    return [f"{path}/{name}" for name in (storage.list(path) or NOTHING).folders]
 
 
 def _of_index(storage: Storage, path: str) -> NamedMessage | None:
@@ -63,11 +52,8 @@ def _of_index(storage: Storage, path: str) -> NamedMessage | None:
 
 def _of_queue(storage: Storage, folder: str) -> NamedMessage | None:
     """The last unit of a queue: behind it there are zeros."""
-    listing = storage.list(folder)
-    sizes = {
-        name: size for name, size in (listing.files if listing else {}).items() if is_log_name(name)
-    }
-    for name in sorted(sizes, reverse=True):
+    sizes = (storage.list(folder) or NOTHING).files
+    for name in sorted(filter(is_log_name, sizes), reverse=True):
         path, low, high = f"{folder}/{name}", 0, sizes[name] // UNIT_SIZE
         while low < high:
             middle = (low + high) // 2

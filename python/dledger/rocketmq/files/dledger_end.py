@@ -13,16 +13,14 @@ file, as DLedger's recovery does.
 from __future__ import annotations
 
 import struct
-from functools import partial
 from typing import Final
 
 import numpy as np
 
 from dledger.protocol.messages.entry import HEADER, HEADER_SIZE
 from dledger.rocketmq.columns.commit_log import ColumnBatch
-from dledger.rocketmq.columns.windows import FileReader
 from dledger.rocketmq.files.layout import Form, is_log_name
-from dledger.rocketmq.files.storage import Storage
+from dledger.rocketmq.files.storage import NOTHING, Storage
 
 UNIT: Final = struct.Struct(">iqiqq")
 """Of the index: magic, pos, size, index, term."""
@@ -55,8 +53,7 @@ def ledger_end(storage: Storage, form: Form, begin: int | None = None) -> int:
         if file.span.data_end <= at:
             continue
         begin = max(at, file.span.start)
-        read = partial(storage.read_exactly, file.path, file.span.start)
-        reader = FileReader(read, file.span, entries=True, columns=COLUMNS, check=False)
+        reader = file.reader(storage, entries=True, columns=COLUMNS, check=False)
         for batch in reader.batches(begin, file.span.data_end, exact=True):
             if not chain.take(batch):
                 return max(chain.end, begin)
@@ -113,13 +110,9 @@ def committed_index(storage: Storage, form: Form) -> int | None:
 def _end_of(storage: Storage, form: Form, index: int) -> int | None:
     """Where an entry ends by the index, if the entry is really there."""
     folder = f"{form.base}/index".lstrip("/")
-    listing = storage.list(folder)
+    names = filter(is_log_name, (storage.list(folder) or NOTHING).files)
     at = index * UNIT.size
-    starts = [
-        int(name)
-        for name in (listing.files if listing else {})
-        if is_log_name(name) and int(name) <= at
-    ]
+    starts = [start for start in map(int, names) if start <= at]
     if not starts:
         return None
     unit = storage.read(f"{folder}/{max(starts):020d}", at - max(starts), UNIT.size)

@@ -10,7 +10,7 @@ from typing import Final
 
 from dledger.errors import FormatError, PathError
 from dledger.protocol.messages.entry import HEADER_SIZE
-from dledger.rocketmq.files.storage import Storage
+from dledger.rocketmq.files.storage import NOTHING, Storage
 from dledger.rocketmq.format.index_file import IndexReader, is_index_name
 
 INDEX: Final = "index"
@@ -66,6 +66,12 @@ def joined(spans: Sequence[Span]) -> list[Span]:
     return found
 
 
+def index_files(storage: Storage) -> dict[str, int]:
+    """The index files of a store, the oldest first, with their bytes."""
+    files = (storage.list(INDEX) or NOTHING).files
+    return {f"{INDEX}/{name}": files[name] for name in sorted(filter(is_index_name, files))}
+
+
 def read_cover(storage: Storage, slots: int) -> Cover:
     """Read the heads of the index files. A file has 420 MB by default; of it only the places are
     read that it takes.
@@ -76,14 +82,11 @@ def read_cover(storage: Storage, slots: int) -> Cover:
     Raises:
         FormatError: none of the files can be used with so many slots.
     """
-    listing = storage.list(INDEX)
-    files = {} if listing is None else listing.files
     parts: list[IndexPart] = []
     faults: list[str] = []
-    for name in sorted(filter(is_index_name, files)):
-        path = f"{INDEX}/{name}"
+    for path, size in index_files(storage).items():
         try:
-            reader = IndexReader(partial(storage.read_exactly, path, 0), files[name], slots=slots)
+            reader = IndexReader(partial(storage.read_exactly, path, 0), size, slots=slots)
             reader.check_ends()
         except (FormatError, PathError) as error:
             faults.append(f"{storage.join(path)}: {error}")

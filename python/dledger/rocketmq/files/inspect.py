@@ -9,7 +9,8 @@ from dledger.errors import FormatError, PathError
 from dledger.rocketmq.files.dledger_end import committed_end, committed_index
 from dledger.rocketmq.files.layout import COMMITLOG, DLEDGER, Form, Store
 from dledger.rocketmq.files.ranges import first_stored
-from dledger.rocketmq.format.checkpoint import StoreCheckpoint
+from dledger.rocketmq.files.storage import NOTHING
+from dledger.rocketmq.format.checkpoint import TIMES, StoreCheckpoint
 from dledger.rocketmq.format.config_json import decode_config
 
 TOPICS: Final = "config/topics.json"
@@ -30,10 +31,10 @@ def inspect_store(store: Store) -> dict[str, Any]:
         report["divided_offset"] = store.forms[1].begin
     if store.layout == DLEDGER:
         return report
-    root = store.storage.list()
-    names = {} if root is None else root.files
+    names = (store.storage.list() or NOTHING).files
     report["abort_file"] = "abort" in names
-    if "checkpoint" in names and not _is_dledgers(store):
+    is_dledgers = any(form.base == "" for form in store.forms)  # and not the broker's
+    if "checkpoint" in names and not is_dledgers:
         report["checkpoint"] = _checkpoint(store)
     topics = _topics(store)
     if topics is not None:
@@ -62,21 +63,12 @@ def _log(store: Store, form: Form) -> dict[str, Any]:
     return log
 
 
-def _is_dledgers(store: Store) -> bool:
-    """Whether the checkpoint beside the files is DLedger's, and not the broker's."""
-    return any(form.base == "" for form in store.forms)
-
-
 def _checkpoint(store: Store) -> dict[str, int] | str:
     try:
         found = StoreCheckpoint.decode(store.storage.read("checkpoint", 0, 4096))
     except FormatError as error:
         return str(error)
-    return {
-        "physic_msg_timestamp": found.physic_msg_timestamp,
-        "logics_msg_timestamp": found.logics_msg_timestamp,
-        "index_msg_timestamp": found.index_msg_timestamp,
-    }
+    return {name: getattr(found, name) for name in TIMES}
 
 
 def _topics(store: Store) -> dict[str, int] | str | None:

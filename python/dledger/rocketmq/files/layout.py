@@ -9,15 +9,15 @@ of their first byte, in 20 digits.
 from __future__ import annotations
 
 import itertools
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from dledger.errors import PathError
-from dledger.rocketmq.columns.windows import LogSpan
-from dledger.rocketmq.files.storage import FolderListing, Storage
-from dledger.rocketmq.format.message import BLANK_MAGIC, DLEDGER_BLANK_MAGIC, MAGIC_V1, MAGIC_V2
+from dledger.rocketmq.columns.windows import FileReader, LogSpan
+from dledger.rocketmq.files.storage import NOTHING, FolderListing, Storage
+from dledger.rocketmq.format.message import BLANK_MAGIC, DLEDGER_BLANK_MAGIC, MESSAGE_MAGICS, PAIR
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 
 LAYOUTS: Final = ("rocketmq", "dledger")
@@ -25,7 +25,6 @@ COMMITLOG: Final = "commitlog"
 DLEDGER: Final = "dledger"
 NAME_DIGITS: Final = 20
 LAST_OFFSET: Final = (1 << 63) - (1 << 32)
-PAIR: Final = struct.Struct(">iI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +34,11 @@ class LogFile:
     path: str
     """Below the store's root."""
     span: LogSpan
+
+    def reader(self, storage: Storage, **how: Any) -> FileReader:
+        """A reader of it; ``how``: fields of `FileReader`."""
+        read = partial(storage.read_exactly, self.path, self.span.start)
+        return FileReader(read, self.span, **how)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +88,17 @@ def open_store(storage: Storage, layout: str) -> Store:
     """
     root = storage.list()
     if root is None:
-        what = (
-            "is a file" if storage.is_local and storage.size("") is not None else "does not exist"
-        )
+        is_file = storage.is_local and storage.size("") is not None
+        what = "is a file" if is_file else "does not exist"
         raise PathError(f"{storage.url} {what}; {hint(layout)}")
     found: dict[str, Place] = {}
     if any(map(is_log_name, root.files)):
         parent, _, folder = storage.url.rpartition("/")
         above = Storage(parent, storage.options) if folder == "data" else storage
-        if above is not storage and "index" in (above.list() or FolderListing({}, ())).folders:
+        if above is not storage and "index" in (above.list() or NOTHING).folders:
             return open_store(above, layout)
-        found[DLEDGER if layout == DLEDGER else _kind(storage, root)] = Place(
-            "", None, listing=root
-        )
+        kind = DLEDGER if layout == DLEDGER else _kind(storage, root)
+        found[kind] = Place("", None, listing=root)
     else:
         _look(storage, layout, root, found)
     found = {name: place for name, place in found.items() if place.names}
@@ -145,19 +147,12 @@ class Place:
 
 
 def _look(storage: Storage, layout: str, root: FolderListing, found: dict[str, Place]) -> None:
-    if (
-        "data" in root.folders
-        and (data := storage.list("data")) is not None
-        and any(map(is_log_name, data.files))
-    ):
+    data = storage.list("data") if "data" in root.folders else None
+    if data is not None and any(map(is_log_name, data.files)):
         found[DLEDGER] = Place("data", "", listing=data)
         return
-    if (
-        layout == "rocketmq"
-        and COMMITLOG in root.folders
-        and (plain := storage.list(COMMITLOG)) is not None
-    ):
-        found[COMMITLOG] = Place(COMMITLOG, None, listing=plain)
+    if layout == "rocketmq" and COMMITLOG in root.folders:
+        found[COMMITLOG] = Place(COMMITLOG, None, listing=storage.list(COMMITLOG) or NOTHING)
     nodes = [name for name in root.folders if name.startswith("dledger-")]
     if len(nodes) > 1:
         raise PathError(
@@ -165,8 +160,8 @@ def _look(storage: Storage, layout: str, root: FolderListing, found: dict[str, P
             f"{', '.join(nodes)}. Name one of them, as in {storage.join(nodes[0])}"
         )
     for node in nodes:
-        if (data := storage.list(f"{node}/data")) is not None:
-            found[DLEDGER] = Place(f"{node}/data", node, listing=data)
+        data = storage.list(f"{node}/data") or NOTHING
+        found[DLEDGER] = Place(f"{node}/data", node, listing=data)
 
 
 def _kind(storage: Storage, listing: FolderListing) -> str:
@@ -175,7 +170,7 @@ def _kind(storage: Storage, listing: FolderListing) -> str:
         head = storage.read(name, 0, PAIR.size)
         if len(head) == PAIR.size and head != bytes(PAIR.size):
             first, second = PAIR.unpack(head)
-            if second in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC):
+            if second in (*MESSAGE_MAGICS, BLANK_MAGIC):
                 return COMMITLOG
             if first in (1, 2, DLEDGER_BLANK_MAGIC):
                 return DLEDGER
@@ -194,11 +189,9 @@ def _laid_out(storage: Storage, found: Mapping[str, Place]) -> Iterator[Form]:
             f"{storage.join(COMMITLOG)}"
         )
     file_size = _file_size(found)
-    for name in (COMMITLOG, DLEDGER):
+    for name, after in ((COMMITLOG, divided), (DLEDGER, None)):
         if name in found:
-            yield _form(
-                name, found[name], used[name], file_size, divided if name == COMMITLOG else None
-            )
+            yield _form(name, found[name], used[name], file_size, after)
 
 
 def _file_size(found: Mapping[str, Place]) -> int:
@@ -208,9 +201,8 @@ def _file_size(found: Mapping[str, Place]) -> int:
     sizes = [size for place in found.values() for size in place.sizes.values()]
     most = max(sizes)
     steps = [second - first for first, second in itertools.pairwise(starts)]
-    if not steps or (
-        most and 2 * sizes.count(most) >= len(sizes) and not any(start % most for start in starts)
-    ):
+    is_usual = bool(most) and 2 * sizes.count(most) >= len(sizes)
+    if not steps or (is_usual and not any(start % most for start in starts)):
         return most
     return min(steps)
 
@@ -220,25 +212,18 @@ def _form(
 ) -> Form:
     """One of the two; ``after`` is where the other one goes on."""
     files: list[LogFile] = []
-    faults: list[ScannedPiece] = []
+    faults: list[tuple[int, int, str]] = []
     for start, goes_on in zip(starts, [*starts[1:], after], strict=True):
         size, file_end = place.sizes[start], start + file_size
         if size > file_size:
             reason = f"the file has {size:,} bytes, and the others {file_size:,}"
-            faults.append(ScannedPiece(PieceKind.DAMAGE, file_end, start + size, reason))
+            faults.append((file_end, start + size, reason))
         if not size and goes_on is not None:
-            faults.append(
-                ScannedPiece(PieceKind.DAMAGE, start, min(goes_on, file_end), "the file is empty")
-            )
+            faults.append((start, min(goes_on, file_end), "the file is empty"))
         if goes_on is not None and goes_on > file_end:
-            faults.append(
-                ScannedPiece(PieceKind.DAMAGE, file_end, goes_on, "no file has these bytes")
-            )
+            faults.append((file_end, goes_on, "no file has these bytes"))
         next_start = None if goes_on is None else min(goes_on, file_end)
-        files.append(
-            LogFile(
-                place.names[start],
-                LogSpan(start, start + min(size, file_size), file_end, next_start),
-            )
-        )
-    return Form(name, place.base, tuple(files), tuple(faults))
+        span = LogSpan(start, start + min(size, file_size), file_end, next_start)
+        files.append(LogFile(place.names[start], span))
+    pieces = tuple(ScannedPiece(PieceKind.DAMAGE, *fault) for fault in faults)
+    return Form(name, place.base, tuple(files), pieces)

@@ -76,10 +76,8 @@ def search(store: Store, wanted: Search, slots: int) -> Iterator[Found]:
     for part in cover.parts:
         reason = _look_up(store, wanted, part, rows)
         if reason:
-            yield Found(
-                note=f"{store.storage.join(part.path)}: {reason}. What it covers is read through "
-                f"in the log"
-            )
+            path = store.storage.join(part.path)
+            yield Found(note=f"{path}: {reason}. What it covers is read through in the log")
             gaps.append(part.span)
     scanned = chain.from_iterable(_scan(store, wanted, *gap) for gap in joined(gaps))
     yield from _in_order({at: row for at, row in rows.items() if _fits(row, wanted)}, scanned)
@@ -89,11 +87,7 @@ def _lost_end(store: Store) -> str | None:
     """The warning where index or queues know of a later message than the log has; None where they
     do not."""
     last = last_claim(store.storage)
-    if (
-        last is None
-        or last.place < store.forms[0].begin
-        or message_at(store, last.place) is not None
-    ):
+    if last is None or last.place < store.forms[0].begin or message_at(store, last.place):
         return None
     return (
         f"{store.storage.join(last.path)}: it names a message at {last.place:,}, where none is: "
@@ -146,11 +140,7 @@ def message_at(store: Store, place: int) -> dict[str, Any] | None:
             continue
         one = FileRange(file.path, file.span, begin, begin + 1, exact=True)
         batch = next(iter(read_range(store.storage, store.layout, one)), None)
-        rows = (
-            batch.rows.slice(0, 1).to_pylist()
-            if batch is not None and batch.rows is not None
-            else []
-        )
+        rows = batch.rows.slice(0, 1).to_pylist() if batch and batch.rows else []
         if rows and rows[0]["physical_offset"] == place:
             row: dict[str, Any] = rows[0]
             return row
@@ -189,22 +179,17 @@ def _matching(rows: pa.RecordBatch, key: str) -> Sequence[int]:
     if not key:
         places: list[int] = rows.column(0).to_pylist()
         return places
-    near = pc.or_kleene(
-        pc.equal(rows.column(1), key), pc.match_substring(rows.column(2), key)
-    ).fill_null(False)
-    return [row["physical_offset"] for row in rows.filter(near).to_pylist() if _has_key(row, key)]
+    is_unique, has_word = pc.equal(rows.column(1), key), pc.match_substring(rows.column(2), key)
+    near = rows.filter(pc.or_kleene(is_unique, has_word).fill_null(False)).to_pylist()
+    return [row["physical_offset"] for row in near if key in _keys(row)]
 
 
 def _keys(row: dict[str, Any]) -> list[str]:
     return [key for key in (row["unique_key"], *(row["keys"] or "").split(" ")) if key]
 
 
-def _has_key(row: dict[str, Any], key: str) -> bool:
-    return key in _keys(row)
-
-
 def _fits(row: dict[str, Any], wanted: Search) -> bool:
     stored = row["store_timestamp"].timestamp() * 1000 if row["store_timestamp"] else 0
     late = wanted.stored_from is None or stored >= wanted.stored_from
     early = wanted.stored_before is None or stored < wanted.stored_before
-    return row["topic"] == wanted.topic and _has_key(row, wanted.key) and late and early
+    return row["topic"] == wanted.topic and wanted.key in _keys(row) and late and early

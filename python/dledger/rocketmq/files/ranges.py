@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 from dledger.rocketmq.columns.commit_log import EVERYTHING, ColumnBatch, Wanted, column_batches
-from dledger.rocketmq.columns.windows import FileReader, LogSpan
 from dledger.rocketmq.files.dledger_end import ledger_end
 from dledger.rocketmq.files.layout import DLEDGER, Form, LogFile, Store
 from dledger.rocketmq.files.storage import Storage
@@ -23,12 +21,9 @@ after the other: a file is left out by its neighbours' times only when these are
 
 
 @dataclass(frozen=True, slots=True)
-class FileRange:
+class FileRange(LogFile):
     """Part of a file: the pieces that begin in [begin, stop)."""
 
-    path: str
-    """Below the store's root."""
-    span: LogSpan
     begin: int
     stop: int
     exact: bool = False
@@ -103,9 +98,8 @@ def read_range(
     Raises:
         PathError: the file cannot be read, or is gone.
     """
-    reader = FileReader(
-        partial(storage.read_exactly, one.path, one.span.start),
-        one.span,
+    reader = one.reader(
+        storage,
         entries=layout == DLEDGER,
         columns=None if columns is None else tuple(columns),
         wanted=wanted,

@@ -23,9 +23,12 @@ LOCAL: Final = ("file", "local")
 class FolderListing:
     """The content of a folder."""
 
-    files: dict[str, int]
+    files: dict[str, int] = field(default_factory=dict)
     """Name -> bytes."""
-    folders: tuple[str, ...]
+    folders: tuple[str, ...] = ()
+
+
+NOTHING: Final = FolderListing()
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,9 @@ class Storage:
         """
         with self._named(folder):
             try:
-                return (
-                    self._list_local(self.join(folder)) if self.is_local else self._list_url(folder)
-                )
+                if self.is_local:
+                    return self._list_local(self.join(folder))
+                return self._list_url(folder)
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
@@ -88,21 +91,15 @@ class Storage:
         return FolderListing(files, tuple(sorted(one.name for one in entries if one.is_dir())))
 
     def _list_url(self, folder: str) -> FolderListing:
-        system, root = self._system()
-        path = "/".join(filter(None, (root, folder)))
+        system, path = self._system(folder)
         system.invalidate_cache(path)  # another program writes there
         found = system.ls(path, detail=True)
-        if (
-            len(found) == 1
-            and found[0]["type"] == "file"
-            and found[0]["name"].strip("/") == path.strip("/")
-        ):
+        if [(one["type"], one["name"].strip("/")) for one in found] == [("file", path.strip("/"))]:
             raise NotADirectoryError(path)
         named = [(one["name"].rstrip("/").rpartition("/")[2], one) for one in found]
         files = {name: int(one["size"] or 0) for name, one in named if one["type"] == "file"}
-        return FolderListing(
-            files, tuple(sorted(name for name, one in named if one["type"] == "directory"))
-        )
+        folders = sorted(name for name, one in named if one["type"] == "directory")
+        return FolderListing(files, tuple(folders))
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """Bytes of a file, all that there are from ``offset`` on up to ``length``.
@@ -112,11 +109,9 @@ class Storage:
         """
         with self._named(path):
             if not self.is_local:
-                system, root = self._system()
+                system, whole = self._system(path)
                 end = None if length is None else offset + length
-                data: bytes = system.cat_file(
-                    "/".join(filter(None, (root, path))), start=offset, end=end
-                )
+                data: bytes = system.cat_file(whole, start=offset, end=end)
                 return data
             with open(self.join(path), "rb", buffering=0) as file:
                 if length is None:
@@ -165,14 +160,14 @@ class Storage:
             try:
                 if self.is_local:
                     return os.stat(self.join(path)).st_size  # noqa: PTH116
-                system, root = self._system()
+                system, whole = self._system(path)
                 system.invalidate_cache()
-                return int(system.size("/".join(filter(None, (root, path)))))
+                return int(system.size(whole))
             except FileNotFoundError:
                 return None
 
-    def _system(self) -> tuple[Any, str]:
-        """fsspec's file system, which it keeps for the process, and the root's path in it."""
+    def _system(self, path: str) -> tuple[Any, str]:
+        """fsspec's file system, which it keeps for the process, and a path in it."""
         try:
             from fsspec.core import url_to_fs
 
@@ -180,7 +175,7 @@ class Storage:
         # an unknown protocol, or one whose package is missing
         except (ImportError, ValueError) as error:
             raise PathError(f"{self.url} cannot be reached: {error}") from error
-        return system, str(root).rstrip("/")
+        return system, "/".join(filter(None, (str(root).rstrip("/"), path)))
 
     @contextmanager
     def _named(self, path: str) -> Iterator[None]:
@@ -191,10 +186,7 @@ class Storage:
         except Exception as error:  # a URL's file system has errors of its own
             if self.is_local and (not isinstance(error, OSError) or is_interrupt(error)):
                 raise
-            why = str(error) or type(error).__name__
-            what = (
-                "is gone or never was"
-                if isinstance(error, FileNotFoundError)
-                else f"cannot be read: {why}"
-            )
+            what = f"cannot be read: {str(error) or type(error).__name__}"
+            if isinstance(error, FileNotFoundError):
+                what = "is gone or never was"
             raise PathError(f"{self.join(path)} {what}") from error

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
-from dledger.rocketmq.columns.windows import FileReader
 from dledger.rocketmq.files.dledger_end import committed_end, committed_index, ledger_end
 from dledger.rocketmq.files.layout import DLEDGER, Form, LogFile, Store
 from dledger.rocketmq.files.ranges import FileRange
-from dledger.rocketmq.files.storage import Storage
+from dledger.rocketmq.files.storage import NOTHING
 from dledger.rocketmq.format.scanned_piece import ScannedPiece
 
 INDEX: Final = "index"
@@ -48,10 +46,8 @@ def _end(store: Store, form: Form, known: int) -> int:
         if _is_young(store, form):
             return known
         at = known if span.start <= known <= span.data_end else span.start  # DLedger 0.4.0
-        return min(
-            _written_end(store, file, at),
-            ledger_end(store.storage, form, _entry_before(store, form, at)),
-        )
+        end = ledger_end(store.storage, form, _entry_before(store, form, at))
+        return min(_written_end(store, file, at), end)
     committed = committed_end(store.storage, form)
     if committed is None:  # its entry is not there yet
         return known
@@ -65,7 +61,8 @@ def _end(store: Store, form: Form, known: int) -> int:
 def _written_end(store: Store, file: LogFile, known: int) -> int:
     """Behind the last whole message of the log's last file; ``known`` is a border."""
     inside = file.span.start <= known <= file.span.data_end
-    return _reader(store, file).written_end(known if inside else file.span.start)
+    reader = file.reader(store.storage, entries=store.layout == DLEDGER)
+    return reader.written_end(known if inside else file.span.start)
 
 
 def _is_young(store: Store, form: Form) -> bool:
@@ -73,8 +70,7 @@ def _is_young(store: Store, form: Form) -> bool:
     after its begin."""
     if store.layout == DLEDGER or form.base is None:
         return False
-    node = store.storage.list(form.base)
-    return node is not None and INDEX in node.folders
+    return INDEX in (store.storage.list(form.base) or NOTHING).folders
 
 
 def _entry_before(store: Store, form: Form, at: int) -> int:
@@ -125,7 +121,8 @@ def _border(store: Store, form: Form, start: int, stop: int, wanted: int) -> int
     if file is None:  # in a gap between files
         return next((f.span.start for f in form.files if f.span.start > wanted), stop)
     begin = max(wanted, start + 1)
-    found = _reader(store, file).border(begin, file.span.data_end)
+    reader = file.reader(store.storage, entries=store.layout == DLEDGER)
+    found = reader.border(begin, file.span.data_end)
     if found is None:
         found = file.span.file_end if file.span.next_start is None else file.span.next_start
     return min(found, stop)
@@ -159,8 +156,3 @@ def faults_between(
         if starts.get(form.name, form.begin) < fault.end
         and fault.start < stops.get(form.name, form.begin)
     ]
-
-
-def _reader(store: Store, file: LogFile) -> FileReader:
-    read = partial(Storage.read_exactly, store.storage, file.path, file.span.start)
-    return FileReader(read, file.span, entries=store.layout == DLEDGER)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
 from dledger.errors import FormatError
@@ -11,6 +11,7 @@ from dledger.types import Buffer
 
 CHECKPOINT_SIZE: Final = 4096
 FIELDS: Final = struct.Struct(">qqqqq")
+TIMES: Final = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
 RECOVERY_SLACK_MS: Final = 3000
 
 
@@ -33,14 +34,7 @@ class StoreCheckpoint:
 
     def encode(self) -> bytes:
         """4096 bytes."""
-        fields = FIELDS.pack(
-            self.physic_msg_timestamp,
-            self.logics_msg_timestamp,
-            self.index_msg_timestamp,
-            self.master_flushed_offset,
-            self.confirm_phy_offset,
-        )
-        return fields.ljust(CHECKPOINT_SIZE, b"\0")
+        return FIELDS.pack(*astuple(self)).ljust(CHECKPOINT_SIZE, b"\0")
 
     @staticmethod
     def decode(data: Buffer) -> StoreCheckpoint:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 from dledger.errors import FormatError
@@ -101,10 +102,7 @@ class JsonReader:
 
     def map(self, depth: int) -> dict[str | int, Any]:
         found: dict[str | int, Any] = {}
-        if self.peek() == "}":
-            self.token()
-            return found
-        while True:
+        for _ in self.items("}"):
             token = self.token()
             key = self.string(token) if token[:1] == '"' and len(token) > 1 else self.number(token)
             if isinstance(key, float):
@@ -112,25 +110,22 @@ class JsonReader:
             if self.token() != ":":
                 raise self.error("':'")
             found[key] = self.value(depth + 1)
-            if self.more("}"):
-                return found
+        return found
 
     def list(self, depth: int) -> list[Any]:
-        found: list[Any] = []
-        if self.peek() == "]":
-            self.token()
-            return found
-        while True:
-            found.append(self.value(depth + 1))
-            if self.more("]"):
-                return found
+        return [self.value(depth + 1) for _ in self.items("]")]
 
-    def more(self, end: str) -> bool:
-        """Whether this is the end; a comma says that it is not."""
-        token = self.token()
-        if token not in (",", end):
-            raise self.error(f"',' or {end!r}")
-        return token == end
+    def items(self, end: str) -> Iterator[None]:
+        """Comes by before each item; a comma says that there is another one, and ``end`` that there
+        is none."""
+        if self.peek() == end:
+            self.token()
+            return
+        yield
+        while (token := self.token()) != end:
+            if token != ",":
+                raise self.error(f"',' or {end!r}")
+            yield
 
 
 def encode_config(value: Any) -> bytes:

@@ -8,16 +8,16 @@ has units of 46 bytes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass
-from typing import Final
+from itertools import takewhile
+from typing import Any, Final
 
 from dledger.types import Buffer
 
 UNIT: Final = struct.Struct(">qiq")
 UNIT_SIZE: Final = UNIT.size
 BATCH_UNIT: Final = struct.Struct(">qiqqqhii")
-BATCH_UNIT_SIZE: Final = BATCH_UNIT.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,7 @@ def encode_units(units: Iterable[ConsumeQueueUnit]) -> bytes:
 def decode_units(data: Buffer) -> list[ConsumeQueueUnit]:
     """Every whole unit of a file, the zeros behind the last one too; ``encode_units`` gives the
     same bytes again."""
-    view = memoryview(data)
-    return [
-        ConsumeQueueUnit(*fields)
-        for fields in UNIT.iter_unpack(view[: len(view) - len(view) % UNIT_SIZE])
-    ]
+    return [ConsumeQueueUnit(*fields) for fields in _whole(UNIT, data)]
 
 
 def sound_units(data: Buffer, first_offset: int = 0) -> list[tuple[int, ConsumeQueueUnit]]:
@@ -82,14 +78,9 @@ def sound_units(data: Buffer, first_offset: int = 0) -> list[tuple[int, ConsumeQ
         data: a file's bytes.
         first_offset: queue offset of its first unit, which is its name divided by 20.
     """
-    view, found = memoryview(data), []
-    for n, fields in enumerate(UNIT.iter_unpack(view[: len(view) - len(view) % UNIT_SIZE])):
-        unit = ConsumeQueueUnit(*fields)
-        if not unit.is_message:
-            break
-        if not unit.is_filler:
-            found.append((first_offset + n, unit))
-    return found
+    units = enumerate(decode_units(data), first_offset)
+    messages = takewhile(lambda unit: unit[1].is_message, units)
+    return [(offset, unit) for offset, unit in messages if not unit.is_filler]
 
 
 def encode_batch_units(units: Iterable[BatchUnit]) -> bytes:
@@ -99,8 +90,10 @@ def encode_batch_units(units: Iterable[BatchUnit]) -> bytes:
 
 def decode_batch_units(data: Buffer) -> list[BatchUnit]:
     """Every whole unit of a batch consume queue's file."""
+    return [BatchUnit(*fields) for fields in _whole(BATCH_UNIT, data)]
+
+
+def _whole(form: struct.Struct, data: Buffer) -> Iterator[tuple[Any, ...]]:
+    """The fields of each whole unit."""
     view = memoryview(data)
-    return [
-        BatchUnit(*fields)
-        for fields in BATCH_UNIT.iter_unpack(view[: len(view) - len(view) % BATCH_UNIT_SIZE])
-    ]
+    return form.iter_unpack(view[: len(view) - len(view) % form.size])

@@ -8,8 +8,9 @@ the store does not look into it.
 from __future__ import annotations
 
 import ipaddress
+import re
 import struct
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
 from dledger.errors import FormatError
@@ -17,6 +18,7 @@ from dledger.errors import FormatError
 PORT: Final = struct.Struct(">i")
 PLACE: Final = struct.Struct(">iq")
 UNIQUE: Final = struct.Struct(">HIIH")
+ID: Final = re.compile("[0-9a-fA-F]{32}(?:[0-9a-fA-F]{24})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,7 @@ class OffsetId:
         Raises:
             FormatError: it is no such id.
         """
-        data = unhex(text)
-        if data is None or len(data) not in (16, 28):
-            raise FormatError(f"an offset message id has 32 or 56 hexadecimal digits, not {text!r}")
+        data = _id_bytes(text, "an offset message id")
         port, offset = PLACE.unpack(data[-12:])
         return OffsetId(Host(data[:-12], port), offset)
 
@@ -100,11 +100,8 @@ class UniqueId:
     counter: int
 
     def __str__(self) -> str:
-        return (
-            (self.ip + UNIQUE.pack(self.process, self.loader, self.elapsed_ms, self.counter))
-            .hex()
-            .upper()
-        )
+        _, *numbers = astuple(self)
+        return (self.ip + UNIQUE.pack(*numbers)).hex().upper()
 
     @staticmethod
     def parse(text: str) -> UniqueId:
@@ -114,19 +111,12 @@ class UniqueId:
             FormatError: it does not have the length that the Java client gives it, or is not
                 hexadecimal.
         """
-        data = unhex(text)
-        if data is None or len(data) not in (16, 28):
-            raise FormatError(
-                f"a Java client's message id has 32 or 56 hexadecimal digits, not {text!r}"
-            )
+        data = _id_bytes(text, "a Java client's message id")
         return UniqueId(data[:-12], *UNIQUE.unpack(data[-12:]))
 
 
-def unhex(text: str) -> bytes | None:
-    """Bytes of plain hexadecimal digits; ``bytes.fromhex`` alone would let blanks pass."""
-    if not text.isascii() or not text.isalnum():
-        return None
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        return None
+def _id_bytes(text: str, what: str) -> bytes:
+    """Bytes of an id in plain hexadecimal digits; ``bytes.fromhex`` alone would let blanks pass."""
+    if not ID.fullmatch(text):
+        raise FormatError(f"{what} has 32 or 56 hexadecimal digits, not {text!r}")
+    return bytes.fromhex(text)

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from functools import lru_cache
 from operator import mul
 from typing import Final
 
@@ -38,7 +39,7 @@ TAIL: Final = 8
 unique keys these count on for a minute behind the same characters."""
 TAIL_POWERS: Final = POWERS[-TAIL - 1 : -1]
 MANY: Final = 10_000
-"""So many beginnings of keys are remembered; more begin anew."""
+"""So many beginnings of keys are remembered."""
 
 
 def is_index_name(name: str) -> bool:
@@ -47,33 +48,24 @@ def is_index_name(name: str) -> bool:
 
 
 def key_hash(topic: str, key: str) -> int:
-    """The hash under which a topic's key stands: Java's of ``topic#key``, made positive."""
-    value = abs(java_hash(f"{topic}#{key}"))
-    return 0 if value > 0x7FFF_FFFF else value
+    """The hash under which a topic's key stands: Java's of ``topic#key``, made positive.
+
+    Keys of one client begin alike, with its address and process, and differ in their last
+    characters; the common begin is hashed once.
+    """
+    tail = key[-TAIL:]
+    if tail.isascii():
+        hashed, size = _begin_hash(topic, key[:-TAIL]), len(tail)
+        value = hashed * POWERS[-size - 2] + sum(map(mul, tail.encode(), TAIL_POWERS[-size:]))
+    else:
+        value = java_hash(f"{topic}#{key}")
+    value &= 0xFFFF_FFFF
+    return value if value < 1 << 31 else 0 if value == 1 << 31 else (1 << 32) - value
 
 
-class KeyHashes:
-    """`key_hash` for many keys. Those of one client begin alike, with its address and process, and
-    differ in their last characters; the common begin is hashed once."""
-
-    def __init__(self) -> None:
-        self._begins: dict[tuple[str, str], int] = {}
-
-    def of(self, topic: str, key: str) -> int:
-        """As `key_hash`."""
-        tail = key[-TAIL:]
-        if not tail.isascii():
-            return key_hash(topic, key)
-        begin = key[:-TAIL]
-        hashed = self._begins.get((topic, begin))
-        if hashed is None:
-            if len(self._begins) >= MANY:
-                self._begins.clear()
-            hashed = self._begins[topic, begin] = java_hash(f"{topic}#{begin}")
-        size = len(tail)
-        powers = TAIL_POWERS if size == TAIL else TAIL_POWERS[TAIL - size :]
-        value = (hashed * POWERS[-size - 2] + sum(map(mul, tail.encode(), powers))) & 0xFFFF_FFFF
-        return value if value < 1 << 31 else 0 if value == 1 << 31 else (1 << 32) - value
+@lru_cache(MANY)
+def _begin_hash(topic: str, begin: str) -> int:
+    return java_hash(f"{topic}#{begin}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +80,24 @@ class IndexUnit:
     """Number of the unit before this one in the chain, 0 for none."""
 
 
-class IndexReader:
+@dataclass(eq=False)
+class IndexHead:
+    """The header of an index file."""
+
+    begin_timestamp: int
+    end_timestamp: int
+    begin_offset: int
+    end_offset: int
+    used_slots: int
+    count: int
+    """Number of the next unit."""
+
+    def pack_head(self) -> bytes:
+        """40 bytes."""
+        return HEADER.pack(*astuple(self))
+
+
+class IndexReader(IndexHead):
     """An index file of which only those places are read that are asked for."""
 
     def __init__(self, read: Read, size: int, *, slots: int = DEFAULT_SLOTS) -> None:
@@ -109,14 +118,7 @@ class IndexReader:
             raise FormatError(f"an index file of {size:,} bytes cannot have {slots:,} slots")
         self.capacity = space // UNIT.size
         """Units that have room, unit 0, which stays empty, counted."""
-        (
-            self.begin_timestamp,
-            self.end_timestamp,
-            self.begin_offset,
-            self.end_offset,
-            self.used_slots,
-            self.count,
-        ) = HEADER.unpack(read(0, HEADER.size))
+        super().__init__(*HEADER.unpack(read(0, HEADER.size)))
         if not 0 <= self.count <= max(self.capacity, 1) or not 0 <= self.used_slots <= slots:
             raise FormatError(
                 f"an index file for {self.capacity:,} units says it has {self.count:,} in "
@@ -211,7 +213,7 @@ class IndexFile(IndexReader):
     def empty(slots: int = DEFAULT_SLOTS, units: int = DEFAULT_UNITS) -> IndexFile:
         """A new file without any key."""
         data = bytearray(HEADER.size + slots * SLOT.size + units * UNIT.size)
-        HEADER.pack_into(data, 0, 0, 0, 0, 0, 0, 1)
+        data[: HEADER.size] = IndexHead(0, 0, 0, 0, 0, 1).pack_head()
         return IndexFile(data, slots)
 
     def encode(self) -> bytes:
@@ -235,28 +237,13 @@ class IndexFile(IndexReader):
         if self.count <= 1:
             self.begin_timestamp, self.begin_offset = store_timestamp, physical_offset
         seconds = max(0, (store_timestamp - self.begin_timestamp) // 1000)
-        UNIT.pack_into(
-            self._data,
-            self._unit_at(self.count),
-            hashed,
-            physical_offset,
-            min(seconds, 0x7FFF_FFFF),
-            previous,
-        )
+        unit = hashed, physical_offset, min(seconds, 0x7FFF_FFFF), previous
+        UNIT.pack_into(self._data, self._unit_at(self.count), *unit)
         SLOT.pack_into(self._data, HEADER.size + number * SLOT.size, self.count)
         self.used_slots += previous == 0
         self.count += 1
         self.end_timestamp, self.end_offset = store_timestamp, physical_offset
-        HEADER.pack_into(
-            self._data,
-            0,
-            self.begin_timestamp,
-            self.end_timestamp,
-            self.begin_offset,
-            self.end_offset,
-            self.used_slots,
-            self.count,
-        )
+        self._data[: HEADER.size] = self.pack_head()
         return True
 
     def check(self) -> list[str]:

@@ -30,7 +30,7 @@ from typing import Final
 from dledger.checksum import crc32
 from dledger.errors import FormatError
 from dledger.rocketmq.format.hosts import LOCALHOST, Host, OffsetId
-from dledger.rocketmq.format.properties import MAX_PROPERTIES, parse_properties
+from dledger.rocketmq.format.properties import MAX_PROPERTIES, keys_of, parse_properties
 from dledger.types import Buffer
 
 MAGIC_V1: Final = 0xDAA320A7
@@ -49,6 +49,9 @@ MOST_HEAD: Final = 112
 """Bytes before the body of a message at most: with two IPv6 hosts."""
 CRC_MASK: Final = 0x7FFF_FFFF
 
+MESSAGE_MAGICS: Final = (MAGIC_V1, MAGIC_V2)
+PAIR: Final = struct.Struct(">iI")
+"""The first bytes of a message or a blank, size and magic; an entry's are magic and size."""
 HEAD: Final = struct.Struct(">iIiiiqqiq")
 HEAD_SIZE: Final = HEAD.size
 TIMES: Final = struct.Struct(">iqi")
@@ -146,6 +149,10 @@ class Message:
         """The properties as a map; the later of two with one name."""
         return parse_properties(self.properties)
 
+    def has_key(self, topic: str, key: str) -> bool:
+        """Whether it is of this topic, and found by this key in an index."""
+        return self.topic == topic and key in keys_of(self.property_map())
+
     def moved(self, physical_offset: int) -> Message:
         """The same message at another place in the log, as DLedger's append hook makes it."""
         return replace(self, physical_offset=physical_offset)
@@ -181,32 +188,22 @@ def encode_message(message: Message) -> bytes:
     sys_flag |= BORN_V6 if message.born_host.is_v6 else 0
     sys_flag |= STORE_V6 if message.store_host.is_v6 else 0
     crc = crc32(message.body) & CRC_MASK if message.body_crc is None else message.body_crc
-    return b"".join(
-        (
-            HEAD.pack(
-                message_size(message),
-                magic,
-                crc,
-                message.queue_id,
-                message.flag,
-                message.queue_offset,
-                message.physical_offset,
-                sys_flag,
-                message.born_timestamp,
-            ),
-            message.born_host.encode(),
-            INT64.pack(message.store_timestamp),
-            message.store_host.encode(),
-            TIMES.pack(
-                message.reconsume_times, message.prepared_transaction_offset, len(message.body)
-            ),
-            message.body,
-            bytes((len(topic),)) if message.version == 1 else INT16.pack(len(topic)),
-            topic,
-            INT16.pack(len(properties)),
-            properties,
-        )
+    head = message_size(message), magic, crc, message.queue_id, message.flag
+    place = message.queue_offset, message.physical_offset
+    times = message.reconsume_times, message.prepared_transaction_offset
+    parts = (
+        HEAD.pack(*head, *place, sys_flag, message.born_timestamp),
+        message.born_host.encode(),
+        INT64.pack(message.store_timestamp),
+        message.store_host.encode(),
+        TIMES.pack(*times, len(message.body)),
+        message.body,
+        bytes((len(topic),)) if message.version == 1 else INT16.pack(len(topic)),
+        topic,
+        INT16.pack(len(properties)),
+        properties,
     )
+    return b"".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,15 +292,13 @@ def check_contents(view: Buffer, at: int, layout: Layout) -> None:
                 f"the body's CRC is {actual:08x}, the message says {stored & 0xFFFF_FFFF:08x}"
             )
     for what, begin, end in (
-        ("topic", layout.topic, layout.topic_end),
+        ("topic is", layout.topic, layout.topic_end),
         ("properties are", layout.properties, layout.end),
     ):
         try:
             bytes(view[begin:end]).decode()
         except UnicodeDecodeError:
-            raise FormatError(
-                f"the {what.replace(' are', '')} {'are' if 'are' in what else 'is'} not UTF-8"
-            ) from None
+            raise FormatError(f"the {what} not UTF-8") from None
 
 
 def decode_message(data: Buffer, at: int = 0, *, check: bool = True) -> Message:

@@ -67,8 +67,9 @@ def format_properties(properties: Mapping[str, str], *, trailing: bool = False) 
 def keys_of(properties: Mapping[str, str]) -> list[str]:
     """The keys by which the index finds this message, in the broker's order: the unique key first,
     then each word of ``KEYS``."""
-    unique = properties.get(UNIQUE_KEY, "")
-    return [key for key in (unique, *properties.get(KEYS, "").split(" ")) if key]
+    unique, words = properties.get(UNIQUE_KEY), properties.get(KEYS)
+    found = [word for word in words.split(" ") if word] if words else []
+    return [unique, *found] if unique else found
 
 
 def java_hash(text: str) -> int:

@@ -13,7 +13,6 @@ Whether entries follow one another in index and term is not judged here.
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterator
 from typing import ClassVar, Final
 
@@ -26,10 +25,11 @@ from dledger.rocketmq.format.message import (
     BLANK_MAGIC,
     BLANK_SIZE,
     DLEDGER_BLANK_MAGIC,
-    MAGIC_V1,
-    MAGIC_V2,
+    INT64,
+    MESSAGE_MAGICS,
     MIN_MESSAGE,
     MOST_HEAD,
+    PAIR,
     PHYSICAL_OFFSET_AT,
     Layout,
     check_contents,
@@ -39,8 +39,6 @@ from dledger.rocketmq.format.message import (
 from dledger.rocketmq.format.scanned_piece import Incomplete, PieceKind, ScannedPiece, Unbounded
 from dledger.types import Buffer
 
-PAIR: Final = struct.Struct(">iI")
-INT64: Final = struct.Struct(">q")
 MARKS: Final = re.compile(
     rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94|\xff\xff\xff\xff(?=[\x00-\x7f])"
 )
@@ -48,7 +46,6 @@ MARKS: Final = re.compile(
 COMMAND: Final = BODY_MAGIC + bytes((BODY_VERSION, BodyKind.COMMAND))
 """Begins the body of an entry of a dledger group that is no message but a command, see
 ``dledger.records.body.header``."""
-MESSAGE_MAGICS: Final = (MAGIC_V1, MAGIC_V2)
 STRETCH: Final = 1 << 16
 NOTHING: Final = 4096
 """So many zeros behind a damaged message mean that it was the last one."""
@@ -94,11 +91,12 @@ class Scanner:
             raise ``Incomplete`` and ``Unbounded`` where the rest decides.
         Others: as for ``scan``.
         """
-        self._view = memoryview(data)
-        self._start = start
+        self.view = memoryview(data).cast("B")
+        self.start = start
+        """Offset in the log of the first byte of the buffer."""
         self.check = check
         """Whether bodies are compared with their CRC."""
-        self.end = start + len(self._view)
+        self.end = start + len(self.view)
         """Offset in the log behind the last byte of the buffer."""
         self.data_end = self.end if data_end is None else data_end
         self.file_end = self.data_end if file_end is None else file_end
@@ -126,7 +124,7 @@ class Scanner:
         Raises:
             Incomplete: bytes behind the buffer decide.
         """
-        return self._try(offset - self._start) is not None
+        return self._try(offset - self.start) is not None
 
     def next_sound(self, offset: int) -> ScannedPiece | None:
         """The first sound message or blank at or behind this offset, which may be anywhere in the
@@ -140,13 +138,13 @@ class Scanner:
             Incomplete: whether the piece at the offset that it names is sound depends on bytes
                 behind the buffer.
         """
-        begin = max(0, offset - self._start)
-        for mark in self.marks.finditer(self._view, begin):
+        begin = max(0, offset - self.start)
+        for mark in self.marks.finditer(self.view, begin):
             place = self._place(mark)
             try:
                 found = self._try(place) if place >= begin else None
             except Incomplete as e:
-                raise Incomplete(self._start + place, e.end) from None
+                raise Incomplete(self.start + place, e.end) from None
             if found is not None:
                 return found
         return None
@@ -160,18 +158,18 @@ class Scanner:
         """Whether a header stands before this position that says so itself and agrees with the
         message's size: then the entry decides whether the message is sound, and whose it is."""
         at = place - HEADER_SIZE
-        if at < 0 or place + PAIR.size > len(self._view):
+        if at < 0 or place + PAIR.size > len(self.view):
             return False
-        magic, size, _, _, pos, _, _, _, body_size = HEADER.unpack_from(self._view, at)
+        magic, size, _, _, pos, _, _, _, body_size = HEADER.unpack_from(self.view, at)
         agrees = (
-            body_size == PAIR.unpack_from(self._view, place)[0] and size == HEADER_SIZE + body_size
+            body_size == PAIR.unpack_from(self.view, place)[0] and size == HEADER_SIZE + body_size
         )
-        return bool(magic == MAGIC_NORMAL and pos == self._start + at and agrees)
+        return bool(magic == MAGIC_NORMAL and pos == self.start + at and agrees)
 
     def _try(self, place: int) -> ScannedPiece | None:
         """The sound piece at this position of the buffer, if there is one."""
         try:
-            return self._sound(self._start + place) if place >= 0 else None
+            return self._sound(self.start + place) if place >= 0 else None
         except FormatError:
             return None
 
@@ -186,19 +184,16 @@ class Scanner:
         Raises:
             FormatError: there is none.
         """
-        at, room = offset - self._start, self.data_end - offset
+        at, room = offset - self.start, self.data_end - offset
         if room < PAIR.size:
             raise FormatError(f"{room} bytes are too few for anything")
         self._need(offset, PAIR.size)
-        first, second = PAIR.unpack_from(self._view, at)
+        first, second = PAIR.unpack_from(self.view, at)
         if self._is_message(second):
             return ScannedPiece(PieceKind.MESSAGE, offset, offset + self._message(at, room))
         if second == BLANK_MAGIC or first == DLEDGER_BLANK_MAGIC:
-            kind, size = (
-                (PieceKind.BLANK, first)
-                if second == BLANK_MAGIC
-                else (PieceKind.DLEDGER_BLANK, second)
-            )
+            is_plain = second == BLANK_MAGIC
+            kind, size = (PieceKind.BLANK, first) if is_plain else (PieceKind.DLEDGER_BLANK, second)
             if size != self.file_end - offset:
                 raise FormatError(
                     f"a {kind.value} of {size:,} bytes, {self.file_end - offset:,} before the "
@@ -221,7 +216,7 @@ class Scanner:
         if room < HEADER_SIZE:
             raise FormatError(f"{room} bytes are too few for an entry")
         self._need(offset, HEADER_SIZE)
-        magic, size, index, _, pos, _, _, body_crc, body_size = HEADER.unpack_from(self._view, at)
+        magic, size, index, _, pos, _, _, body_crc, body_size = HEADER.unpack_from(self.view, at)
         if body_size < 0 or size != HEADER_SIZE + body_size or size > room:
             raise FormatError(
                 f"an entry with size {size:,} and body size {body_size:,}, {room:,} bytes before "
@@ -233,7 +228,7 @@ class Scanner:
             return ScannedPiece(PieceKind.NOOP, offset, offset + size)
         self._need(offset, size)
         body = at + HEADER_SIZE
-        if body_crc and self.check and crc32(self._view[body : body + body_size]) != body_crc:
+        if body_crc and self.check and crc32(self.view[body : body + body_size]) != body_crc:
             raise FormatError(f"entry {index}: the body does not match the entry's CRC")
         if self._is_command(body, body_size) and body_crc:
             return ScannedPiece(PieceKind.NOOP, offset, offset + size)
@@ -241,7 +236,7 @@ class Scanner:
         return ScannedPiece(PieceKind.ENTRY, offset, offset + size)
 
     def _is_command(self, at: int, size: int) -> bool:
-        return size >= BODY_HEADER_SIZE and bytes(self._view[at : at + len(COMMAND)]) == COMMAND
+        return size >= BODY_HEADER_SIZE and bytes(self.view[at : at + len(COMMAND)]) == COMMAND
 
     def _body(self, index: int, at: int, size: int) -> None:
         """Check the body of an entry.
@@ -256,7 +251,7 @@ class Scanner:
         """Size of the message at this position of the buffer."""
         layout = self._lay_out(at, room)
         if self.check:
-            check_contents(self._view, at, layout)
+            check_contents(self.view, at, layout)
         return layout.end - at
 
     def _lay_out(self, at: int, room: int, *, placed: bool = True) -> Layout:
@@ -266,15 +261,15 @@ class Scanner:
             FormatError: its sizes do not add up, or, where ``placed`` matters, it says that it lies
                 elsewhere.
         """
-        offset = self._start + at
+        offset = self.start + at
         if room >= MIN_MESSAGE:
             self._need(offset, min(room, MOST_HEAD))
-        head = read_head(self._view, at, room)
-        says = INT64.unpack_from(self._view, at + PHYSICAL_OFFSET_AT)[0]
+        head = read_head(self.view, at, room)
+        says = INT64.unpack_from(self.view, at + PHYSICAL_OFFSET_AT)[0]
         if placed and says != offset:
             raise FormatError(f"the message says that it lies at {says:,}")
         self._need(offset, head.size)
-        return lay_out(self._view, at, room)
+        return lay_out(self.view, at, room)
 
     def _damage_end(self, offset: int, reason: str) -> int:
         """Where the damage that begins here is over: at the next sound piece, or where only zeros
@@ -292,7 +287,7 @@ class Scanner:
     def _only_the_header_is_wrong(self, offset: int) -> bool:
         """Whether an entry's header contradicts itself or its place, but a sound message stands
         behind it."""
-        at, room = offset - self._start, self.data_end - offset
+        at, room = offset - self.start, self.data_end - offset
         if room < HEADER_SIZE:
             return False
         self._need(offset, min(room, HEADER_SIZE + PAIR.size))
@@ -305,14 +300,11 @@ class Scanner:
 
     def _claimed_end(self, offset: int) -> int | None:
         """Where the damaged message or entry would end by sizes that agree with one another."""
-        at, room = offset - self._start, self.data_end - offset
+        at, room = offset - self.start, self.data_end - offset
+        if room > HEADER_SIZE and PAIR.unpack_from(self.view, at)[0] == MAGIC_NORMAL:
+            at, room = at + HEADER_SIZE, room - HEADER_SIZE
         try:
-            if room > HEADER_SIZE and PAIR.unpack_from(self._view, at)[0] == MAGIC_NORMAL:
-                return (
-                    self._start
-                    + self._lay_out(at + HEADER_SIZE, room - HEADER_SIZE, placed=False).end
-                )
-            return self._start + self._lay_out(at, room, placed=False).end
+            return self.start + self._lay_out(at, room, placed=False).end
         except FormatError:
             return None
 
@@ -320,16 +312,15 @@ class Scanner:
         """Whether something sound begins here, or nothing at all."""
         length = min(NOTHING, self.data_end - offset)
         self._need(offset, length)
-        at = offset - self._start
-        if bytes(self._view[at : at + length]) == ZEROS[:length]:
-            return True
-        return self._try(at) is not None
+        at = offset - self.start
+        is_empty = bytes(self.view[at : at + length]) == ZEROS[:length]
+        return is_empty or self._try(at) is not None
 
     def _is_zero(self, offset: int) -> bool:
         """Whether nothing but zeros is left in the buffer; true at the end."""
-        at, size, length = offset - self._start, len(self._view), BLANK_SIZE
+        at, size, length = offset - self.start, len(self.view), BLANK_SIZE
         while at < size:
-            part = bytes(self._view[at : at + length])
+            part = bytes(self.view[at : at + length])
             if part != ZEROS[: len(part)]:
                 return False
             at, length = at + len(part), STRETCH
@@ -338,11 +329,11 @@ class Scanner:
     def last_written(self, offset: int) -> int:
         """Offset behind the last byte of the buffer that is not zero, or the given one where all
         are."""
-        end, begin = len(self._view), offset - self._start
+        end, begin = len(self.view), offset - self.start
         while end > begin:
-            part = bytes(self._view[max(begin, end - STRETCH) : end])
+            part = bytes(self.view[max(begin, end - STRETCH) : end])
             left = part.rstrip(b"\0")
             if left:
-                return self._start + end - len(part) + len(left)
+                return self.start + end - len(part) + len(left)
             end -= len(part)
         return offset

@@ -8,9 +8,7 @@ message when it is started anew.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,13 +21,11 @@ from dledger.rocketmq.dispatch.build_consume_queue import (
     DispatchRequest,
 )
 from dledger.rocketmq.dispatch.chunk import Chunk, sound_rows
+from dledger.rocketmq.format.message import PAIR
 from dledger.rocketmq.store.commit_log import CommitLog
 from dledger.rocketmq.store.consume_queue import MAX_QUEUE_OFFSET
 from dledger.rocketmq.store.consume_queues import MAX_QUEUE_ID, checked_topic
 from dledger.types import Buffer
-
-SIZE: Final = struct.Struct(">i")
-PAIR: Final = 8
 
 
 class CheckedLog:
@@ -119,12 +115,12 @@ class CheckedLog:
                 break
             at = self._sound - start
         rest = len(view) - at
-        if rest >= PAIR:
-            if not any(view[at : at + PAIR]):
+        if rest >= PAIR.size:
+            if not any(view[at : at + PAIR.size]):
                 raise FormatError(
                     f"commit log, byte {self._sound:,}: zeros, where a message or a blank must be"
                 )
-            claimed: int = SIZE.unpack_from(view, at)[0]
+            claimed: int = PAIR.unpack_from(view, at)[0]
             if claimed > size - self._sound % size:
                 raise FormatError(
                     f"commit log, byte {self._sound:,}: a message of {claimed:,} bytes, over the "
@@ -158,11 +154,8 @@ class CheckedLog:
             offsets = chunk.queue_offsets[rows]
             first, last = int(offsets[0]), int(offsets[-1])
             end = self._next.get(key, first)
-            possible = (
-                0 <= key[1] <= MAX_QUEUE_ID
-                and 0 <= first <= end + self._units
-                and last <= MAX_QUEUE_OFFSET
-            )
+            possible = 0 <= key[1] <= MAX_QUEUE_ID and 0 <= first <= end + self._units
+            possible = possible and last <= MAX_QUEUE_OFFSET
             if not possible or bool((np.diff(offsets) != 1).any()):
                 return None
             ends[key] = max(end, last + 1)
@@ -174,11 +167,8 @@ class CheckedLog:
         Raises:
             FormatError: it names a queue, or a place in it, that cannot be.
         """
-        key, offset, place = (
-            (request.topic, request.queue_id),
-            request.queue_offset,
-            request.physical_offset,
-        )
+        key, offset = (request.topic, request.queue_id), request.queue_offset
+        place = request.physical_offset
         try:
             checked_topic(request.topic)
         except FormatError as error:

@@ -14,18 +14,18 @@ import logging
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Final
 
 from dledger.errors import DLedgerError, Unavailable
 from dledger.net.address import split_address, tune
+from dledger.rocketmq.ha.checked_log import CheckedLog
+from dledger.rocketmq.ha.first_ended import first_ended
 from dledger.rocketmq.ha.ha_service import milliseconds
 from dledger.rocketmq.ha_protocol.ha_client import HAClient
-from dledger.rocketmq.ha_protocol.messages import HASettings
-from dledger.types import Buffer
+from dledger.rocketmq.ha_protocol.messages import DEFAULTS, HASettings
 
 logger = logging.getLogger(__name__)
 
-DEFAULTS: Final = HASettings()
 BUFFER: Final = 4 << 20
 """Bytes that are taken from the socket together, as in a real slave."""
 BULK: Final = 512 << 10
@@ -37,31 +37,12 @@ LONGEST_WAIT_MS: Final = 5_000
 """Between two attempts to connect, as a real slave's."""
 
 
-class RawLog(Protocol):
-    """The commit log that a slave needs; `dledger.rocketmq.store.commit_log.CommitLog` is one."""
-
-    @property
-    def max_offset(self) -> int:
-        """Where the log ends; 0 where it has no file yet."""
-
-    @property
-    def sound_offset(self) -> int:
-        """Up to where it may be reported, at or before ``max_offset``."""
-
-    def append_raw(self, offset: int, data: Buffer) -> int:
-        """Add bytes of one file at ``offset``, the log's end, or in an empty log where a file
-        begins; the new end."""
-
-    def flush(self) -> None:
-        """Return when everything that was appended before is on the disk; called while another
-        thread appends."""
-
-
 class BrokerFollower:
     """A slave of the master at ``address``. Belongs to the running loop.
 
     Args:
-        log: where the bytes go; appended to on the loop, flushed in a thread.
+        log: where the bytes go; appended to on the loop, flushed in a thread, also while it is
+            appended to.
         on_appended: called on the loop after each append.
         on_connected: called on the loop with True when the master has answered, with False when it
             is gone.
@@ -70,7 +51,7 @@ class BrokerFollower:
 
     def __init__(
         self,
-        log: RawLog,
+        log: CheckedLog,
         address: str,
         *,
         settings: HASettings = DEFAULTS,
@@ -112,12 +93,11 @@ class BrokerFollower:
             while True:
                 try:
                     await self._follow_once()
-                except Unavailable as error:
-                    self._lost(error)
-                except DLedgerError:
-                    raise
-                except OSError as error:
-                    self._lost(error)
+                except (Unavailable, OSError) as error:
+                    if isinstance(error, DLedgerError) and not isinstance(error, Unavailable):
+                        raise
+                    why = str(error) or type(error).__name__
+                    logger.warning("master %s:%d: %s", self.host, self.port, why)
                 if self.client is not None and self.client.frames:
                     wait_ms = FIRST_WAIT_MS
                 self.client = None
@@ -125,9 +105,6 @@ class BrokerFollower:
                 wait_ms = min(2 * wait_ms, LONGEST_WAIT_MS)
         finally:
             self._disk.shutdown()
-
-    def _lost(self, error: Exception) -> None:
-        logger.warning("master %s:%d: %s", self.host, self.port, str(error) or type(error).__name__)
 
     async def _follow_once(self) -> None:
         """One connection, from its begin to its end.
@@ -142,19 +119,11 @@ class BrokerFollower:
                 self._log.max_offset, self._clock(), settings=self._settings
             )
             self._reportable.set()
-            loop = asyncio.get_running_loop()
-            tasks = [
-                loop.create_task(part(sock, client))
-                for part in (self._receive, self._flush_on, self._report)
-            ]
+            parts = self._receive(sock, client), self._flush_on(client), self._report(sock, client)
             try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
+                for task in await first_ended(*parts):
                     task.result()
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
                 if client.frames:
                     self._on_connected(False)
 
@@ -204,7 +173,7 @@ class BrokerFollower:
                 self._unflushed.set()
                 self._on_appended()
 
-    async def _flush_on(self, _sock: socket.socket, client: HAClient) -> None:
+    async def _flush_on(self, client: HAClient) -> None:
         """Flush the appended bytes, again and again; each time takes in all that came during the
         last."""
         while True:

@@ -11,9 +11,10 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Final
 
 from dledger.errors import ConfigError, PortInUse
+from dledger.rocketmq.ha.first_ended import first_ended
 from dledger.rocketmq.ha_protocol.group_transfer_service import (
     BrokerRole,
     GroupCommitRequest,
@@ -21,11 +22,11 @@ from dledger.rocketmq.ha_protocol.group_transfer_service import (
     HAStatus,
 )
 from dledger.rocketmq.ha_protocol.ha_connection import HAConnection, TransferFrame
-from dledger.rocketmq.ha_protocol.messages import HASettings
+from dledger.rocketmq.ha_protocol.messages import DEFAULTS, HASettings
+from dledger.rocketmq.store.commit_log import CommitLog
 
 logger = logging.getLogger(__name__)
 
-DEFAULTS: Final = HASettings()
 MOST_SLAVES: Final = 64
 CHUNK: Final = 1 << 20
 """Log bytes that are sent together, as many frames."""
@@ -33,21 +34,6 @@ SMALL: Final = 1 << 16
 """Log bytes that are read on the loop: appended just now, and still in memory."""
 REPORTS: Final = 1 << 16
 HOUR: Final = 3_600_000
-
-
-class ReadableLog(Protocol):
-    """The commit log that a master needs; `dledger.rocketmq.store.commit_log.CommitLog` is one."""
-
-    @property
-    def min_offset(self) -> int:
-        """Where the log begins."""
-
-    @property
-    def max_offset(self) -> int:
-        """Where it ends."""
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Exactly these bytes."""
 
 
 def milliseconds() -> int:
@@ -66,7 +52,7 @@ class HAService:
 
     def __init__(
         self,
-        log: ReadableLog,
+        log: CommitLog,
         role: BrokerRole = BrokerRole.ASYNC_MASTER,
         *,
         settings: HASettings = DEFAULTS,
@@ -98,8 +84,7 @@ class HAService:
         await asyncio.gather(*(link.shutdown() for link in list(self.connections)))
         if self._timer:
             self._timer.cancel()
-        for request in list(self._waiting):
-            self._decided([request], HAStatus.FLUSH_SLAVE_TIMEOUT)
+        self._decided(list(self._waiting))
         self.disk.shutdown()
 
     def notify_appended(self) -> None:
@@ -124,15 +109,13 @@ class HAService:
 
     def notify_transfer_some(self, offset: int, begin: int) -> None:
         """A slave has acknowledged the bytes sent to it from ``begin`` up to there."""
-        self._decided(
-            self.group_transfer_service.notify_transfer_some(offset, begin), HAStatus.PUT_OK
-        )
+        self._decided(self.group_transfer_service.notify_transfer_some(offset, begin))
 
-    def _decided(self, requests: list[GroupCommitRequest], status: HAStatus) -> None:
+    def _decided(self, requests: list[GroupCommitRequest]) -> None:
         for request in requests:
             future = self._waiting.pop(request)
             if not future.done():  # the caller may have been cancelled
-                future.set_result(request.status or status)
+                future.set_result(request.status or HAStatus.FLUSH_SLAVE_TIMEOUT)
 
     def _set_timer(self) -> None:
         deadline = self.group_transfer_service.deadline()
@@ -142,9 +125,7 @@ class HAService:
 
     def _time_out(self) -> None:
         self._timer = None
-        self._decided(
-            self.group_transfer_service.expire(self.clock()), HAStatus.FLUSH_SLAVE_TIMEOUT
-        )
+        self._decided(self.group_transfer_service.expire(self.clock()))
         self._set_timer()
 
 
@@ -163,22 +144,18 @@ class AcceptSocketService:
 
     def begin_accept(self, host: str, port: int) -> None:
         """Listen; as for `HAService.start`."""
+        listening: socket.socket | None = None
         try:
-            family, kind, protocol, _, address = socket.getaddrinfo(
-                host, port, type=socket.SOCK_STREAM
-            )[0]
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            family, kind, protocol, _, address = found[0]
             listening = socket.socket(family, kind, protocol)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot listen on {host}:{port}: {error.strerror or error}"
-            ) from None
-        try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.setblocking(False)
             listening.bind(address)
             listening.listen(MOST_SLAVES)
         except OSError as error:
-            listening.close()
+            if listening is not None:
+                listening.close()
             if error.errno == errno.EADDRINUSE:
                 raise PortInUse(
                     f"{host}:{port}: another process listens there; choose another port"
@@ -245,16 +222,10 @@ class SlaveLink:
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        sides = [self._loop.create_task(self._read()), self._loop.create_task(self._write())]
         logger.info("slave %s has connected", self._peer)
-        try:
-            done, _ = await asyncio.wait(sides, return_when=asyncio.FIRST_COMPLETED)
-            error = next((side.exception() for side in sides if side in done), None)
-            logger.warning("slave %s is gone: %s", self._peer, error or "it closed the connection")
-        finally:
-            for side in sides:
-                side.cancel()
-            await asyncio.gather(*sides, return_exceptions=True)
+        side, *_ = await first_ended(self._read(), self._write())
+        error = side.exception() or "it closed the connection"
+        logger.warning("slave %s is gone: %s", self._peer, error)
 
     async def _read(self) -> None:
         """ReadSocketService: returns when the slave closes.
@@ -307,13 +278,8 @@ class SlaveLink:
             data = log.read(begin, size) if size else b""
         else:
             data = await self._loop.run_in_executor(self._service.disk, log.read, begin, size)
-        if len(frames) == 1:
-            return frames[0].header() + data
-        view = memoryview(data)
-        parts: list[bytes | memoryview] = []
+        view, parts = memoryview(data), list[bytes | memoryview]()
         for frame in frames:
-            parts += (
-                frame.header(),
-                view[frame.offset - begin : frame.offset - begin + frame.size],
-            )
+            at = frame.offset - begin
+            parts += frame.header(), view[at : at + frame.size]
         return b"".join(parts)

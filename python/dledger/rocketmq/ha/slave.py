@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from dledger.rocketmq.dispatch.reput_message_service import ReputMessageService
 from dledger.rocketmq.ha.checked_log import CheckedLog
+from dledger.rocketmq.ha.first_ended import first_ended
 from dledger.rocketmq.ha.follower import BrokerFollower
 from dledger.rocketmq.ha_protocol.messages import HASettings
 from dledger.rocketmq.store.message_store import MessageStore
@@ -54,12 +55,9 @@ async def follow_master(
     )
     reput = ReputMessageService(store, dispatch_failed, busy=lambda: follower.in_bulk)
     reput.start()
-    tasks = [loop.create_task(follower.run()), loop.create_task(broken.wait())]
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        done = await first_ended(follower.run(), broken.wait())
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.to_thread(reput.stop)
-    tasks[0].result()
+    for task in done:
+        task.result()

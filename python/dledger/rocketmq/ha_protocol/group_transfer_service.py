@@ -9,13 +9,10 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import Final
 
-from dledger.rocketmq.ha_protocol.messages import HASettings
-
-DEFAULTS: Final = HASettings()
+from dledger.rocketmq.ha_protocol.messages import DEFAULTS, HASettings
 
 
 class BrokerRole(Enum):
@@ -24,7 +21,6 @@ class BrokerRole(Enum):
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"
     """Puts wait for a slave, unless the message says WAIT=false."""
-    SLAVE = "SLAVE"
 
 
 class HAStatus(Enum):
@@ -45,7 +41,7 @@ class GroupCommitRequest:
     next_offset: int
     """Behind the message's last byte."""
     deadline: int
-    status: HAStatus | None = field(default=None)
+    status: HAStatus | None = None
     """None while it waits."""
 
 

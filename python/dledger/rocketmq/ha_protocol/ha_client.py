@@ -12,6 +12,7 @@ from typing import Final
 
 from dledger.errors import ProtocolError, Unavailable
 from dledger.rocketmq.ha_protocol.messages import (
+    DEFAULTS,
     HEADER,
     HEADER_SIZE,
     MOST_FRAME,
@@ -20,7 +21,6 @@ from dledger.rocketmq.ha_protocol.messages import (
 )
 from dledger.types import Buffer
 
-DEFAULTS: Final = HASettings()
 MOST_OFFSET: Final = 2**63 - 1
 
 
@@ -64,11 +64,6 @@ class HAClient:
     def within_header(self) -> bool:
         """Whether a header has begun: a connection that ends here ends too soon."""
         return bool(self._head)
-
-    @property
-    def started(self) -> bool:
-        """Whether the master has said where it begins."""
-        return not self._fresh
 
     def receive(self, data: Buffer, now: int) -> list[LogPiece]:
         """The bytes from the master, in any pieces, as bytes of the log; views into ``data``.

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger.errors import ProtocolError, Unavailable
-from dledger.rocketmq.ha_protocol.messages import HEADER, REPORT_SIZE, HASettings
+from dledger.rocketmq.ha_protocol.messages import DEFAULTS, HEADER, REPORT_SIZE, HASettings
 from dledger.types import Buffer
 
-DEFAULTS: Final = HASettings()
 UNKNOWN: Final = -1
 NEVER: Final = 2**63
 
@@ -47,10 +46,6 @@ class HAConnection:
         self.read_side = ReadSocketService(self, now, settings=settings)
         self.write_side = WriteSocketService(self, now, settings=settings)
 
-    def deadline(self) -> int:
-        """When to look again if nothing happens before (milliseconds)."""
-        return min(self.read_side.deadline(), self.write_side.deadline())
-
 
 class ReadSocketService:
     """Takes the slave's reports. Made by `HAConnection`."""
@@ -77,9 +72,7 @@ class ReadSocketService:
         if not count:
             return UNKNOWN
         self._last_read = now
-        reports = [
-            offset for offset in struct.unpack_from(f">{count}q", whole) if offset != UNKNOWN
-        ]
+        reports = [one for one in struct.unpack_from(f">{count}q", whole) if one != UNKNOWN]
         if not reports:  # -1: the slave has nothing to say yet
             return UNKNOWN
         connection = self._connection
@@ -134,11 +127,8 @@ class WriteSocketService:
         A slave without a log gets the master's last file only: older ones are left to a copy of the
         store.
         """
-        if (
-            self.next_transfer_from_where == UNKNOWN
-            and self._connection.slave_request_offset != UNKNOWN
-        ):
-            asked = self._connection.slave_request_offset
+        asked = self._connection.slave_request_offset
+        if self.next_transfer_from_where == UNKNOWN and asked != UNKNOWN:
             last_file = max_offset - max_offset % self._settings.mapped_file_size_commit_log
             self.begin = self.next_transfer_from_where = asked or last_file
         return self.next_transfer_from_where

@@ -48,3 +48,6 @@ class HASettings:
         if self.ha_transfer_batch_size > MOST_FRAME:
             size = self.ha_transfer_batch_size
             raise ConfigError(f"ha_transfer_batch_size={size}: a slave takes {MOST_FRAME} at most")
+
+
+DEFAULTS: Final = HASettings()

@@ -7,19 +7,19 @@ stands.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from dledger.errors import CorruptStore, FormatError, OffsetOutOfRange, RecordTooLarge
 from dledger.rocketmq.dispatch.build_consume_queue import Dispatcher, DispatchRequest
+from dledger.rocketmq.format.append_hook import OFFSETS, QUEUE_OFFSET_AT, STORED_AT
 from dledger.rocketmq.format.checkpoint import RECOVERY_SLACK_MS
 from dledger.rocketmq.format.message import (
     BLANK_SIZE,
     INT64,
-    MAGIC_V1,
-    MAGIC_V2,
+    MESSAGE_MAGICS,
+    PAIR,
     Message,
     SysFlag,
     TransactionType,
@@ -41,13 +41,12 @@ COMMIT_LOG_FILE: Final = 1 << 30
 WINDOW: Final = 8 << 20
 OVERLAP: Final = 64
 """Of two windows in a search: more than a mark and the bytes around it."""
-PAIR: Final = struct.Struct(">iI")
-QUEUE_OFFSET_AT: Final = 20
-BORN_HOST_AT: Final = 48
 FIRST_BYTES: Final = 80
 """Of a message, with its store time in them."""
 PENDING: Final = (int(TransactionType.PREPARED), int(TransactionType.ROLLBACK))
 
+QueueKey = tuple[str, int]
+"""Topic and queue id."""
 CheckEnd = Callable[[int, int], None]
 """``check(end, latest)``: where a log was found to end, and the latest store time of the messages
 walked over."""
@@ -92,16 +91,6 @@ class CommitLog:
     @property
     def max_offset(self) -> int:
         return self.files.max_offset
-
-    @property
-    def sound_offset(self) -> int:
-        """The end of the log that a slave may report: all of it, unless a `CheckedLog` says
-        less."""
-        return self.files.max_offset
-
-    def put_message(self, message: Message) -> Placed:
-        """Put one message; as `put_messages`."""
-        return self.put_messages([message])[0]
 
     def put_messages(self, messages: Iterable[Message], *, stamped: bool = False) -> list[Placed]:
         """Put messages at the log's end, all or none: each gets its place, the next offset of its
@@ -159,22 +148,15 @@ class CommitLog:
             pending.clear()
 
     def _stamp(
-        self,
-        data: bytearray,
-        message: Message,
-        at: int,
-        now: int,
-        taken: dict[tuple[str, int], int],
+        self, data: bytearray, message: Message, at: int, now: int, taken: dict[QueueKey, int]
     ) -> Placed:
         queue_offset, key = 0, (message.topic, message.queue_id)
         if message.transaction not in PENDING:
-            queue_offset = taken.get(key, -1)
-            queue_offset = self.next_offsets.get(key, 0) if queue_offset < 0 else queue_offset
+            queue_offset = taken[key] if key in taken else self.next_offsets.get(key, 0)
             taken[key] = queue_offset + 1
-        INT64.pack_into(data, QUEUE_OFFSET_AT, queue_offset)
-        INT64.pack_into(data, QUEUE_OFFSET_AT + 8, at)
+        OFFSETS.pack_into(data, QUEUE_OFFSET_AT, queue_offset, at)
         if now:
-            INT64.pack_into(data, BORN_HOST_AT + len(message.born_host.ip) + 4, now)
+            INT64.pack_into(data, STORED_AT + 12 * message.born_host.is_v6, now)
         return Placed(at, queue_offset, now or message.store_timestamp, len(data))
 
     def append_raw(self, offset: int, data: Buffer) -> int:
@@ -218,7 +200,7 @@ class CommitLog:
             FormatError: no message begins there, or it is damaged.
         """
         size, magic = PAIR.unpack(self.read(offset, PAIR.size))
-        if magic not in (MAGIC_V1, MAGIC_V2) or size < FIRST_BYTES:
+        if magic not in MESSAGE_MAGICS or size < FIRST_BYTES:
             raise FormatError(f"no message begins at {offset:,} in {self.files.directory}")
         return decode_message(self.read(offset, size))
 
@@ -284,16 +266,14 @@ class CommitLog:
 
     def first_stored(self, start: int) -> int:
         """Store time of the message at the beginning of a file, 0 where there is none."""
-        if (
-            start + FIRST_BYTES > self.max_offset
-            or start % self.file_size + FIRST_BYTES > self.file_size
-        ):
+        end = min(self.max_offset, start - start % self.file_size + self.file_size)
+        if start + FIRST_BYTES > end:
             return 0
         head = self.read(start, FIRST_BYTES)
-        if PAIR.unpack_from(head)[1] not in (MAGIC_V1, MAGIC_V2):
+        if PAIR.unpack_from(head)[1] not in MESSAGE_MAGICS:
             return 0
-        wide = int.from_bytes(head[36:40]) & SysFlag.BORN_HOST_V6
-        return int(INT64.unpack_from(head, 68 if wide else 56)[0])
+        wide = bool(int.from_bytes(head[36:40]) & SysFlag.BORN_HOST_V6)
+        return int(INT64.unpack_from(head, STORED_AT + 12 * wide)[0])
 
     def _recovered(
         self,
@@ -324,9 +304,10 @@ class CommitLog:
                 if put is not None:
                     put(found)
             if end == at:
-                if not any(data[: PAIR.size]) or len(data) == rest:
-                    if any(data[: PAIR.size]):
-                        reason = f"commit log, byte {at:,}: a message without its end"
+                if not any(data[: PAIR.size]):
+                    break
+                if len(data) == rest:
+                    reason = f"commit log, byte {at:,}: a message without its end"
                     break
                 window *= 4
             else:
@@ -338,16 +319,14 @@ class CommitLog:
         if reason:
             self._check_behind(at, durable_before, reason)
         if begun is not None and not reason and self._is_begun(begun):
-            reason = (
-                f"commit log, byte {begun.physical_offset:,}: zeros in topic or properties "
-                f"of the last message"
-            )
+            where = f"commit log, byte {begun.physical_offset:,}"
+            reason = f"{where}: zeros in topic or properties of the last message"
         if check is not None:
             check(at, latest)
         self.files.truncate_dirty(at)
         self.files.write_again(unsure)
         self.store_timestamp = stored
-        return RecoveredLog(begin, self.max_offset, stored, reason)
+        return RecoveredLog(self.max_offset, reason)
 
     def _is_begun(self, last: DispatchRequest) -> bool:
         """Whether the log's last message may not have been written to its end: topic and
@@ -361,15 +340,13 @@ class CommitLog:
         """Refuse to cut off bytes that had been on the disk."""
         if durable_before < 0:
             return
-        for start in [
-            offset - offset % self.file_size,
-            *(start for start in self.files.starts if start > offset),
-        ]:
+        begin = offset - offset % self.file_size
+        for start in [begin, *(start for start in self.files.starts if start > offset)]:
             found = self._next_message(max(offset + 1, start), start + self.file_size)
             if found is None:
                 continue
             if found.store_timestamp < durable_before:
-                path = self.files.path(offset - offset % self.file_size)
+                path = self.files.path(begin)
                 raise CorruptStore(
                     f"{path}: {reason}; but a message that was on the disk stands behind it, at "
                     f"{found.physical_offset:,}. Put a copy of the damaged file in its place, or "
@@ -390,10 +367,7 @@ class CommitLog:
                 at, length = more.offset, max(WINDOW, more.end - more.offset)
                 continue
             if found is not None:
-                return (
-                    decode_message(data, found.start - at)
-                    if found.kind is PieceKind.MESSAGE
-                    else None
-                )
+                is_message = found.kind is PieceKind.MESSAGE
+                return decode_message(data, found.start - at) if is_message else None
             at += max(1, len(data) - OVERLAP) if at + len(data) < file_end else len(data)
         return None

@@ -8,7 +8,6 @@ from typing import Final
 
 from dledger.errors import FormatError, OffsetOutOfRange
 from dledger.rocketmq.dispatch.build_consume_queue import IN_QUEUE, ROLLBACK, DispatchRequest, Reput
-from dledger.rocketmq.format.checkpoint import StoreCheckpoint
 from dledger.rocketmq.format.consume_queue_unit import ConsumeQueueUnit
 from dledger.rocketmq.format.message import message_size
 from dledger.rocketmq.store.commit_log import CommitLog
@@ -29,7 +28,7 @@ WITHOUT_ITS_END: Final = (
 def lost_end(
     end: int,
     latest: int,
-    checkpoint: StoreCheckpoint,
+    known: int,
     queues: ConsumeQueues | None,
     index: IndexService | None,
 ) -> str:
@@ -38,22 +37,21 @@ def lost_end(
     Args:
         end: behind the log's last message.
         latest: the latest store time at the log's end, in milliseconds.
-        checkpoint: says which messages were on the disk.
+        known: messages stored up to this time were on the disk, as the checkpoint says.
         queues: of a store that was stopped well; None where queues may be ahead of the log.
     """
     lost = []
-    if checkpoint.physic_msg_timestamp > latest:
-        lost.append(f"the checkpoint knows of one stored at {checkpoint.physic_msg_timestamp} ms")
+    if known > latest:
+        lost.append(f"the checkpoint knows of one stored at {known} ms")
     count = 0 if queues is None else sum(queue.count_from(end) for _, queue in queues.items())
     if count:
         lost.append(f"queues name {count:,} behind")
     if queues is not None and index is not None and index.end_offset >= end:
         lost.append(f"the index names one at {index.end_offset:,}")
-    text = (
-        f"the last message of the log ends at {end:,}, and {', '.join(lost)}: the log has "
-        f"lost its end"
-    )
-    return text if lost else ""
+    if not lost:
+        return ""
+    said = ", ".join(lost)
+    return f"the last message of the log ends at {end:,}, and {said}: the log has lost its end"
 
 
 def is_in(

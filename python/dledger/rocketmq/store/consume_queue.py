@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from dledger.errors import FormatError, OffsetOutOfRange
-from dledger.rocketmq.format.consume_queue_unit import FILLER, UNIT, UNIT_SIZE, ConsumeQueueUnit
+from dledger.rocketmq.format.consume_queue_unit import (
+    FILLER,
+    UNIT,
+    UNIT_SIZE,
+    ConsumeQueueUnit,
+    decode_units,
+)
 from dledger.rocketmq.store.files import FileHandles
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 
@@ -91,19 +97,13 @@ class ConsumeQueue:
         end = self._pending_end if self._pending else self._files.max_offset // UNIT_SIZE
         if queue_offset != end or self.max_physical == 0:
             if not 0 <= queue_offset <= MAX_QUEUE_OFFSET:
-                raise FormatError(
-                    f"{self.directory}: the message at {physical_offset:,} has offset "
-                    f"{queue_offset}"
-                )
+                what = f"the message at {physical_offset:,} has offset {queue_offset}"
+                raise FormatError(f"{self.directory}: {what}")
             if self.is_empty:
                 self._begin(queue_offset)
             elif queue_offset < end:
-                logger.warning(
-                    "%s: the message at %d has queue offset %d, which another one has",
-                    self.directory,
-                    physical_offset,
-                    queue_offset,
-                )
+                text = "%s: the message at %d has queue offset %d, which another one has"
+                logger.warning(text, self.directory, physical_offset, queue_offset)
                 return False
             else:
                 self._fill(end, queue_offset, physical_offset)
@@ -140,9 +140,8 @@ class ConsumeQueue:
                 f"{physical_offset:,} has {queue_offset}"
             )
         if missing:
-            logger.warning(
-                "%s: no message has queue offsets %d to %d", self.directory, end, queue_offset
-            )
+            text = "%s: no message has queue offsets %d to %d"
+            logger.warning(text, self.directory, end, queue_offset)
             self._pending += [FILLER_BYTES] * missing
 
     def write(self) -> None:
@@ -164,40 +163,29 @@ class ConsumeQueue:
         self.write()
         self._files.flush()
 
-    def get(self, queue_offset: int) -> ConsumeQueueUnit:
-        """The unit at this offset; fillers are there too (``is_filler``).
-
-        Raises:
-            OffsetOutOfRange: it is not kept any more, or not there yet.
-        """
-        return self.units(queue_offset, 1)[0]
-
     def units(self, queue_offset: int, count: int) -> list[ConsumeQueueUnit]:
-        """Up to ``count`` units from this offset on, as many as there are.
+        """Up to ``count`` units from this offset on, as many as there are; fillers are there too
+        (``is_filler``).
 
         Raises:
             OffsetOutOfRange: not even the first one is there.
         """
         self.write()
-        begin, end = self._files.min_offset // UNIT_SIZE, self.max_offset
-        if not begin <= queue_offset < end:
+        end = self.max_offset
+        if not self.begin <= queue_offset < end:
             raise OffsetOutOfRange(
                 f"{self.directory}: offset {queue_offset}; there are {self.min_offset} to {end}",
                 self.min_offset,
                 end,
             )
         length = min(count, end - queue_offset) * UNIT_SIZE
-        return [
-            ConsumeQueueUnit(*fields)
-            for fields in UNIT.iter_unpack(self._files.read(queue_offset * UNIT_SIZE, length))
-        ]
+        return decode_units(self._files.read(queue_offset * UNIT_SIZE, length))
 
     def recover(self) -> None:
         """Find the queue's end, from the third last file on: the first unit without a size, or that
         lies before the one in front of it. The units behind become zeros; a queue without a message
         has no files."""
-        self._pending = []
-        self.max_physical = 0
+        self._pending, self.max_physical = [], 0
         starts = self._files.starts
         if not starts:
             return
@@ -248,9 +236,9 @@ class ConsumeQueue:
 
     def _last_before(self, physical_offset: int) -> tuple[int, ConsumeQueueUnit] | None:
         """The last message that lies before a place in the commit log, and its queue offset."""
-        begin, end = self._files.min_offset // UNIT_SIZE, self._files.max_offset // UNIT_SIZE
-        while end > begin:
-            first = max(begin, end - CHUNK)
+        end = self._files.max_offset // UNIT_SIZE
+        while end > self.begin:
+            first = max(self.begin, end - CHUNK)
             units = self.units(first, end - first)
             for n in range(len(units) - 1, -1, -1):
                 if not units[n].is_filler and units[n].physical_offset < physical_offset:
@@ -286,7 +274,7 @@ class ConsumeQueue:
         commit log begins."""
         self.write()
         end = self.max_offset
-        low, high = self._files.min_offset // UNIT_SIZE, end
+        low, high = self.begin, end
         while low < high:  # fillers count as small: before the first message there are only these
             middle = (low + high) // 2
             unit = self._message_from(middle, high)

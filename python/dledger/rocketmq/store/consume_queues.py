@@ -20,12 +20,9 @@ def checked_topic(topic: str) -> str:
     Raises:
         FormatError: it leads elsewhere, is too long, or cannot be a name.
     """
-    name = topic.encode("utf-8", "surrogatepass")
-    if (
-        not 0 < len(name) <= 255
-        or topic in (".", "..")
-        or any(c in "/\\" or c < " " for c in topic)
-    ):
+    size = len(topic.encode("utf-8", "surrogatepass"))
+    leads_elsewhere = topic in (".", "..") or any(c in "/\\" or c < " " for c in topic)
+    if leads_elsewhere or not 0 < size <= 255:
         raise FormatError(f"topic {topic[:100]!r} cannot be the name of a folder in consumequeue")
     return topic
 
@@ -54,18 +51,13 @@ class ConsumeQueues:
         disk = self._handles.disk
         for topic in folders(root, disk):
             for name in folders(root / topic, disk):
-                if (
-                    name.isascii()
-                    and name.isdigit()
-                    and str(int(name)) == name
-                    and int(name) <= MAX_QUEUE_ID
-                ):
+                is_number = name.isascii() and name.isdigit() and str(int(name)) == name
+                if is_number and int(name) <= MAX_QUEUE_ID:
                     self._open(topic, int(name))
 
     def _open(self, topic: str, queue_id: int) -> ConsumeQueue:
-        queue = ConsumeQueue(
-            self.root / topic / str(queue_id), self.units_in_file, handles=self._handles
-        )
+        directory = self.root / topic / str(queue_id)
+        queue = ConsumeQueue(directory, self.units_in_file, handles=self._handles)
         self._queues[topic, queue_id] = queue
         return queue
 
@@ -142,9 +134,8 @@ class ConsumeQueues:
 
     def truncate_dirty(self, physical_offset: int) -> None:
         """Forget messages at or behind this place in the commit log, in all queues."""
-        for key, queue in self._queues.items():
-            queue.truncate_dirty(physical_offset)
-            self._unsynced[key] = None
+        for key in self._queues:
+            self.forget(key, physical_offset)
 
     def forget(self, key: tuple[str, int], physical_offset: int) -> None:
         """As `truncate_dirty`, in the queue with this topic and number, if there is one."""

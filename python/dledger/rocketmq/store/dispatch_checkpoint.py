@@ -70,14 +70,8 @@ class StoreMark:
                 ends[key] = QueueEnd(queue.begin, queue.max_offset, queue.max_physical)
         if index is None:
             return StoreMark(end, ends, begin=begin)
-        return StoreMark(
-            end,
-            ends,
-            tuple(path.name for path in index.files),
-            index.end_offset,
-            index.end_keys,
-            begin,
-        )
+        names = tuple(path.name for path in index.files)
+        return StoreMark(end, ends, names, index.end_offset, index.end_keys, begin)
 
     def is_met(self, queues: ConsumeQueues, index: IndexService | None, log_begin: int) -> bool:
         """Whether queues and index, as they were found, have all that this says: there may be more,
@@ -107,6 +101,23 @@ class StoreMark:
         found.update({key: queue.max_offset for key, queue in queues.items() if not queue.is_empty})
         return found
 
+    @staticmethod
+    def load(root: Path, disk: Disk = HOST) -> StoreMark | None:
+        """The mark of the store with this root; None where there is none, or it is damaged.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        return StoreMark.unpack(read_whole(root / FILE, disk) or b"")
+
+    def save(self, root: Path, disk: Disk = HOST) -> None:
+        """Durably. Call it when the state that it describes is on the disk.
+
+        Raises:
+            DiskFull, StorageError: it is not, or perhaps not.
+        """
+        write_whole(root / FILE, self.pack(), disk=disk)
+
     def pack(self) -> bytes:
         """JSON, behind a line with its checksum."""
         queues = [[*key, *told] for key, told in sorted(self.queues.items())]
@@ -131,26 +142,3 @@ class StoreMark:
         index = None if names is None else tuple(names)
         last_key, last_keys = value["last"]
         return StoreMark(value["end"], queues, index, last_key, last_keys, value.get("begin", -1))
-
-
-class StoreMarkFile:
-    """The file with the mark."""
-
-    def __init__(self, root: Path, disk: Disk = HOST) -> None:
-        self._path, self._disk = root / FILE, disk
-
-    def read(self) -> StoreMark | None:
-        """None where there is none, or it is damaged.
-
-        Raises:
-            StorageError: it cannot be read.
-        """
-        return StoreMark.unpack(read_whole(self._path, self._disk) or b"")
-
-    def write(self, mark: StoreMark) -> None:
-        """Durably. Call it when the state that it describes is on the disk.
-
-        Raises:
-            DiskFull, StorageError: it is not, or perhaps not.
-        """
-        write_whole(self._path, mark.pack(), disk=self._disk)

@@ -37,12 +37,10 @@ def storing(doing: str, path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         if is_full(error):
-            raise DiskFull(
-                f"no space left to {doing} {path}: free some, or move the store"
-            ) from error
-        raise StorageError(
-            f"cannot {doing} {path}: {error.strerror}; see the system's log"
-        ) from error
+            text = f"no space left to {doing} {path}: free some, or move the store"
+            raise DiskFull(text) from error
+        text = f"cannot {doing} {path}: {error.strerror}; see the system's log"
+        raise StorageError(text) from error
 
 
 class FileHandles:
@@ -109,6 +107,23 @@ def make_directory(path: Path, disk: Disk = HOST, durable: set[Path] | None = No
         except PermissionError:  # of a folder that somebody else has made
             if not was_there:
                 raise
+
+
+def make_file(path: Path, size: int, disk: Disk, begin: bytes = b"") -> None:
+    """Make a file of this size, durably but for its name; the bytes behind ``begin`` are zeros.
+
+    Raises:
+        DiskFull, StorageError: it cannot be made.
+    """
+    fresh = path.with_name(path.name + NEW)
+    with storing("make", path):
+        file = disk.open(fresh, create=True)
+        file.truncate(0)
+        if begin:
+            file.pwritev([begin], 0)
+        file.truncate(size)
+        file.fdatasync()
+        disk.rename(fresh, path)
 
 
 def sync_directory(path: Path, disk: Disk = HOST) -> None:

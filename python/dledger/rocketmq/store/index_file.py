@@ -10,12 +10,13 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable
+from dataclasses import astuple
 from pathlib import Path
 from typing import Final
 
 from dledger.errors import CorruptStore, FormatError
-from dledger.rocketmq.format.index_file import HEADER, SLOT, UNIT, IndexReader
-from dledger.rocketmq.store.files import HOST, NEW, clear, storing, sync_directory
+from dledger.rocketmq.format.index_file import HEADER, SLOT, UNIT, IndexHead, IndexReader
+from dledger.rocketmq.store.files import HOST, clear, make_file, storing, sync_directory
 from dledger.storage.disk.disk import Disk
 
 MAX_INT: Final = 0x7FFF_FFFF
@@ -32,7 +33,7 @@ def index_size(slots: int, units: int) -> int:
     return HEADER.size + slots * SLOT.size + units * UNIT.size
 
 
-class OpenIndex:
+class OpenIndex(IndexHead):
     """An index file of ``slots`` hash slots and room for ``units`` units, of which unit 0 is never
     used."""
 
@@ -58,12 +59,8 @@ class OpenIndex:
             head = self.reader()
         except FormatError as error:
             raise CorruptStore(f"{path}: {error}; remove the file, which loses its keys") from None
-        self.begin_timestamp: int = head.begin_timestamp
-        self.end_timestamp: int = head.end_timestamp
-        self.begin_offset: int = head.begin_offset
-        self.end_offset: int = head.end_offset
-        self.used_slots: int = head.used_slots
-        self.count: int = max(1, head.count)
+        super().__init__(*astuple(head))
+        self.count = max(1, head.count)
         self._units: list[bytes] = []
         self._slots: dict[int, int] = {}
         self._is_dirty = True
@@ -89,17 +86,9 @@ class OpenIndex:
         Raises:
             DiskFull, StorageError: it cannot be made.
         """
-        head = HEADER.pack(
-            *((after.end_timestamp,) * 2 + (after.end_offset,) * 2 if after else (0,) * 4), 0, 1
-        )
-        fresh = path.with_name(path.name + NEW)
-        with storing("make", path):
-            file = disk.open(fresh, create=True)
-            file.truncate(0)
-            file.pwritev([head], 0)
-            file.truncate(index_size(slots, units))
-            file.fdatasync()
-            disk.rename(fresh, path)
+        at, stored = (after.end_offset, after.end_timestamp) if after else (0, 0)
+        head = IndexHead(stored, stored, at, at, used_slots=0, count=1)
+        make_file(path, index_size(slots, units), disk, head.pack_head())
         sync_directory(path.parent, disk)
         return OpenIndex(path, slots, units=units, disk=disk)
 
@@ -144,7 +133,7 @@ class OpenIndex:
             table, set_slot = self.table, SLOT.pack_into
             for slot, unit in self._slots.items():
                 set_slot(table, SLOTS_AT + slot * SLOT_SIZE, unit)
-            self._write_header()
+            self._file.pwritev([self.pack_head()], 0)
         self._units.clear()
         self._slots.clear()
 
@@ -163,18 +152,7 @@ class OpenIndex:
             self.used_slots += set_slots()
             self.count += len(units) // UNIT.size
             self.end_offset, self.end_timestamp = end_offset, end_timestamp
-            self._write_header()
-
-    def _write_header(self) -> None:
-        head = HEADER.pack(
-            self.begin_timestamp,
-            self.end_timestamp,
-            self.begin_offset,
-            self.end_offset,
-            self.used_slots,
-            self.count,
-        )
-        self._file.pwritev([head], 0)
+            self._file.pwritev([self.pack_head()], 0)
 
     def flush(self) -> None:
         """Return when everything that was put is on the disk.
@@ -241,13 +219,10 @@ class OpenIndex:
             slots.byteswap()
         with storing("write", self.path):
             self._is_dirty = True
-            self._write_header()
+            self._file.pwritev([self.pack_head()], 0)
             self._file.pwritev([memoryview(slots).cast("B")], HEADER.size)
-            clear(
-                self._file,
-                self._units_at + kept * UNIT.size,
-                index_size(self.slots, self.capacity),
-            )
+            units_end = self._units_at + kept * UNIT.size
+            clear(self._file, units_end, index_size(self.slots, self.capacity))
         self.flush()
         return sound
 

@@ -7,7 +7,8 @@ A put message is known by its place, so that putting it again changes nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -17,8 +18,8 @@ from dledger.rocketmq.format.index_file import (
     DEFAULT_SLOTS,
     DEFAULT_UNITS,
     NAME_DIGITS,
-    KeyHashes,
     is_index_name,
+    key_hash,
 )
 from dledger.rocketmq.store.files import HOST, make_directory, remove
 from dledger.rocketmq.store.index_file import OpenIndex
@@ -57,32 +58,40 @@ class IndexService:
         """
         self.directory = directory
         self._slots, self._units, self._clock = slots, units, clock
-        self._hashes = KeyHashes()
         self._disk = disk
         self._names = index_names(directory, disk)
         self._last = self._open(self._names[-1]) if self._names else None
-        self._end, self._put = -1, 0
-        """Place of the last message that was put, and how many of its keys were."""
+        self.end_offset = -1
+        """Place of the last message with a key here; -1 for none."""
+        self.end_keys = 0
+        """How many keys of that message are here."""
         self._find_end()
 
     def _open(self, name: str) -> OpenIndex:
         return OpenIndex(self.directory / name, self._slots, units=self._units, disk=self._disk)
 
+    @contextmanager
+    def _at_hand(self, name: str) -> Iterator[OpenIndex]:
+        """A file to be read: the last one is open in any case, another one is closed again."""
+        if self._last is not None and name == self._last.path.name:
+            yield self._last
+            return
+        file = self._open(name)
+        yield file
+        file.close()
+
     def _find_end(self) -> None:
         """A message's keys may go on in the next file."""
-        self._end, self._put = -1, 0
-        for at in range(len(self._names) - 1, -1, -1):
-            file = self._last if at == len(self._names) - 1 else self._open(self._names[at])
-            assert file is not None
-            if not file.is_empty:
-                self._end = file.end_offset if self._end < 0 else self._end
-                mine = file.last_units(self._end)
-                self._put += mine
-            goes_on = file.is_empty or (mine > 0 and mine == file.count - 1)
-            if file is not self._last:
-                file.close()
-            if not goes_on:
-                return
+        self.note(-1, 0)
+        for name in reversed(self._names):
+            with self._at_hand(name) as file:
+                if file.is_empty:
+                    continue
+                self.end_offset = file.end_offset if self.end_offset < 0 else self.end_offset
+                mine = file.last_units(self.end_offset)
+                self.end_keys += mine
+                if not mine or mine < file.count - 1:
+                    return
 
     @property
     def files(self) -> list[Path]:
@@ -97,26 +106,10 @@ class IndexService:
         """
         found = []
         for name in self._names:
-            file = (
-                self._last
-                if self._last is not None and name == self._last.path.name
-                else self._open(name)
-            )
-            if not file.is_empty:
-                found.append((file.begin_offset, file.end_offset))
-            if file is not self._last:
-                file.close()
+            with self._at_hand(name) as file:
+                if not file.is_empty:
+                    found.append((file.begin_offset, file.end_offset))
         return found
-
-    @property
-    def end_offset(self) -> int:
-        """Place of the last message with a key here; -1 for none."""
-        return self._end
-
-    @property
-    def end_keys(self) -> int:
-        """How many keys of that message are here."""
-        return self._put
 
     @property
     def end_timestamp(self) -> int:
@@ -131,25 +124,25 @@ class IndexService:
         Raises:
             DiskFull, StorageError: a new file cannot be made.
         """
-        if physical_offset >= self._end:
-            self.put_hashes(
-                [self._hashes.of(topic, key) for key in keys], physical_offset, store_timestamp
-            )
+        if physical_offset >= self.end_offset:
+            hashes = [key_hash(topic, key) for key in keys]
+            self.put_hashes(hashes, physical_offset, store_timestamp)
 
     def put_hashes(self, hashes: Sequence[int], physical_offset: int, store_timestamp: int) -> None:
         """As `put`, with the hashes of the keys."""
-        if physical_offset <= self._end:
-            if physical_offset < self._end:
-                return
-            hashes = hashes[self._put :]
+        if physical_offset < self.end_offset:
+            return
+        if physical_offset == self.end_offset:
+            hashes = hashes[self.end_keys :]
         elif hashes:
-            self._end, self._put = physical_offset, 0
+            self.note(physical_offset, 0)
         for one in hashes:
-            file = self._last
-            if file is None or file.is_full:
-                file = self._next()
-            file.put(one, physical_offset, store_timestamp)
-            self._put += 1
+            self._with_room().put(one, physical_offset, store_timestamp)
+            self.end_keys += 1
+
+    def _with_room(self) -> OpenIndex:
+        """The file for the next key."""
+        return self._next() if self._last is None or self._last.is_full else self._last
 
     def current(self) -> OpenIndex:
         """The file with room for the next key, with all put keys written to it: for a caller that
@@ -158,13 +151,13 @@ class IndexService:
         Raises:
             DiskFull, StorageError: it cannot be made or written.
         """
-        file = self._last if self._last is not None and not self._last.is_full else self._next()
+        file = self._with_room()
         file.write()
         return file
 
     def note(self, physical_offset: int, count: int) -> None:
         """Place of the last message whose keys were written, and how many it has."""
-        self._end, self._put = physical_offset, count
+        self.end_offset, self.end_keys = physical_offset, count
 
     def _next(self) -> OpenIndex:
         """A new last file. The one before it is on the disk by then: only the last one is ever
@@ -220,11 +213,8 @@ class IndexService:
         self.write()
         found = []
         for name in reversed(self._names):
-            is_last = self._last is not None and name == self._last.path.name
-            file = self._last if is_last and self._last else self._open(name)
-            found += file.reader().lookup(topic, key, begin, end)
-            if not is_last:
-                file.close()
+            with self._at_hand(name) as file:
+                found += file.reader().lookup(topic, key, begin, end)
         return found
 
     def truncate_dirty(self, physical_offset: int, *, doubted: bool = False) -> int:
@@ -247,15 +237,11 @@ class IndexService:
             if not doubted and not file.is_empty and file.end_offset < physical_offset:
                 break
             doubted = False
-            sound = (
-                file.cut(physical_offset)
-                if file.begin_offset < physical_offset and not file.is_empty
-                else True
-            )
-            if not sound:
-                again = min(again, file.end_offset if not file.is_empty else file.begin_offset)
             if not file.is_empty and file.begin_offset < physical_offset:
-                break
+                if not file.cut(physical_offset):
+                    again = min(again, file.begin_offset if file.is_empty else file.end_offset)
+                if not file.is_empty:
+                    break
             self._drop_last()
         self._find_end()
         return again
@@ -272,9 +258,8 @@ class IndexService:
         many."""
         count = 0
         while len(self._names) > 1:
-            file = self._open(self._names[0])
-            is_old = file.end_offset < physical_offset
-            file.close()
+            with self._at_hand(self._names[0]) as file:
+                is_old = file.end_offset < physical_offset
             if not is_old:
                 break
             remove(self.directory / self._names.pop(0), self._disk)

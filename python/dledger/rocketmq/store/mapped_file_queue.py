@@ -15,11 +15,11 @@ from typing import Final
 
 from dledger.errors import CorruptStore, OffsetOutOfRange, StorageError
 from dledger.rocketmq.store.files import (
-    NEW,
     FileHandles,
     clear,
     log_names,
     make_directory,
+    make_file,
     storing,
     sync_directory,
 )
@@ -60,8 +60,10 @@ class MappedFileQueue:
         self._named = (-1, directory)
         """The file whose path was asked for last: where it begins, and its path."""
         self._starts = self._found()
-        self._end = self._starts[-1] + file_size if self._starts else 0
-        self._flushed = self._end
+        self.max_offset = self._starts[-1] + file_size if self._starts else 0
+        """Offset behind the last byte that has been written; 0 where there is no file."""
+        self.flushed_offset = self.max_offset
+        """Offset up to which everything is on the disk."""
         self._cuts = 0
         """Number of cuts so far: a reader that met one reads again."""
         self._dirty: dict[int, None] = {}
@@ -123,20 +125,10 @@ class MappedFileQueue:
         return self._starts[0] if self._starts else 0
 
     @property
-    def max_offset(self) -> int:
-        """Offset behind the last byte that has been written; 0 where there is no file."""
-        return self._end
-
-    @property
-    def flushed_offset(self) -> int:
-        """Offset up to which everything is on the disk."""
-        return self._flushed
-
-    @property
     def room(self) -> int:
         """Bytes left in the file that the next byte goes to: a whole file's where that one has not
         been begun."""
-        return self.file_size - self._end % self.file_size
+        return self.file_size - self.max_offset % self.file_size
 
     def start_at(self, offset: int) -> None:
         """Begin an empty log somewhere else than at 0; bytes before ``offset`` in its file stay
@@ -150,7 +142,7 @@ class MappedFileQueue:
         if not 0 <= offset <= LAST_OFFSET - self.file_size:
             raise ValueError(f"a log cannot begin at {offset}")
         self._make(offset - offset % self.file_size)
-        self._end = self._flushed = offset
+        self.max_offset = self.flushed_offset = offset
 
     def append(self, data: Buffer) -> int:
         """Write bytes at the end, over as many files as it takes; the offset of the first one.
@@ -158,7 +150,7 @@ class MappedFileQueue:
         Raises:
             DiskFull, StorageError: the log ends where it did before.
         """
-        offset = at = self._end
+        offset = at = self.max_offset
         view = memoryview(data).cast("B")
         while view:
             start = at - at % self.file_size
@@ -174,7 +166,7 @@ class MappedFileQueue:
             finally:
                 self._mark(start)
             at, view = at + len(part), view[len(part) :]
-        self._end = at
+        self.max_offset = at
         return offset
 
     def close_file(self, head: Buffer) -> None:
@@ -184,7 +176,7 @@ class MappedFileQueue:
         if len(head) > room:
             raise ValueError(f"{len(head)} bytes for the {room} that are left in the file")
         self.append(head)
-        self._end += room - len(head)
+        self.max_offset += room - len(head)
 
     def read(self, offset: int, size: int) -> bytes:
         """Exactly these bytes.
@@ -195,12 +187,12 @@ class MappedFileQueue:
         """
         while True:
             cuts = self._cuts
-            if size < 0 or offset < self.min_offset or offset + size > self._end:
+            if size < 0 or offset < self.min_offset or offset + size > self.max_offset:
                 raise OffsetOutOfRange(
                     f"bytes {offset:,} to {offset + size:,} of {self.directory}, which has "
-                    f"{self.min_offset:,} to {self._end:,}",
+                    f"{self.min_offset:,} to {self.max_offset:,}",
                     self.min_offset,
-                    self._end,
+                    self.max_offset,
                 )
             try:
                 data = self._read(offset, size)
@@ -235,20 +227,20 @@ class MappedFileQueue:
         """
         with self._flushing:
             # before the readers are told, and that before anything goes
-            self._end = min(self._end, offset)
+            self.max_offset = min(self.max_offset, offset)
             self._cuts += 1
             while self._starts and self._starts[-1] >= offset and not self._keeps(offset):
                 self._remove(self._starts.pop())
             if not self._starts:
-                self._end = self._flushed = 0
+                self.max_offset = self.flushed_offset = 0
                 return
             last = self._starts[-1]
-            self._end = min(offset, last + self.file_size)
+            self.max_offset = min(offset, last + self.file_size)
             path = self.path(last)
             with storing("write", path):
-                if clear(self._handles.get(path), self._end - last, self.file_size):
+                if clear(self._handles.get(path), self.max_offset - last, self.file_size):
                     self._mark(last)
-            self._flushed = min(self._flushed, self._end)
+            self.flushed_offset = min(self.flushed_offset, self.max_offset)
 
     def _keeps(self, offset: int) -> bool:
         """The one file that is left tells where an empty log goes on."""
@@ -270,7 +262,7 @@ class MappedFileQueue:
     def destroy(self) -> None:
         """Remove all files."""
         with self._flushing:
-            self._end = self._flushed = 0
+            self.max_offset = self.flushed_offset = 0
             self._cuts += 1
             while self._starts:
                 self._remove(self._starts.pop())
@@ -286,27 +278,24 @@ class MappedFileQueue:
             if self._failed is not None:
                 raise self._failed
             with self._marks:
-                end, starts, names = self._end, list(self._dirty), self._names
+                end, starts, names = self.max_offset, list(self._dirty), self._names
                 self._dirty.clear()
             try:
                 self._sync(starts, names)
             except Exception as error:
                 self._failed = error
                 raise
-            self._flushed = end
+            self.flushed_offset = end
 
     def doubt(self, offset: int) -> None:
         """Bytes from here on may not be on the disk, though they can be read: their writer ended
         too soon."""
         with self._flushing:
             with self._marks:
-                self._dirty.update(
-                    dict.fromkeys(
-                        start for start in self._starts if start + self.file_size > offset
-                    )
-                )
+                doubted = [start for start in self._starts if start + self.file_size > offset]
+                self._dirty.update(dict.fromkeys(doubted))
                 self._names += bool(self._starts)
-            self._flushed = min(self._flushed, max(offset, self.min_offset))
+            self.flushed_offset = min(self.flushed_offset, max(offset, self.min_offset))
 
     def write_again(self, offset: int) -> None:
         """Write what lies from here on once more: a sync that failed may have left it out, and
@@ -315,7 +304,7 @@ class MappedFileQueue:
         Raises:
             DiskFull, StorageError: it is not written again.
         """
-        for at, data in self.parts(offset, self._end, PIECE):
+        for at, data in self.parts(offset, self.max_offset, PIECE):
             path = self.path(start := at - at % self.file_size)
             with storing("write", path):
                 self._handles.get(path).pwritev([data], at - start)
@@ -363,13 +352,7 @@ class MappedFileQueue:
         if not self._starts:
             make_directory(self.directory, disk, self._handles.durable)
         self._sync_names(self._names)
-        fresh = path.with_name(path.name + NEW)
-        with storing("make", path):
-            file = disk.open(fresh, create=True)
-            file.truncate(0)
-            file.truncate(self.file_size)
-            file.fdatasync()
-            disk.rename(fresh, path)
+        make_file(path, self.file_size, disk)
         self._starts.append(start)
         self._mark(start, new=True)
 

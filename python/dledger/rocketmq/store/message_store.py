@@ -25,12 +25,11 @@ from dledger.rocketmq.dispatch.build_consume_queue import Reput
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
 from dledger.rocketmq.format.index_file import DEFAULT_SLOTS, DEFAULT_UNITS
 from dledger.rocketmq.format.message import Message
-from dledger.rocketmq.format.properties import keys_of
 from dledger.rocketmq.store.commit_log import COMMIT_LOG_FILE, CommitLog
 from dledger.rocketmq.store.completeness import WITHOUT_ITS_END, Survey, is_in, lost_end
 from dledger.rocketmq.store.consume_queue import UNITS_IN_FILE
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
-from dledger.rocketmq.store.dispatch_checkpoint import StoreMark, StoreMarkFile
+from dledger.rocketmq.store.dispatch_checkpoint import StoreMark
 from dledger.rocketmq.store.files import HOST, FileHandles
 from dledger.rocketmq.store.index_service import IndexService, now_ms
 from dledger.rocketmq.store.placed import Placed, RecoveredLog
@@ -70,11 +69,11 @@ class MessageStore:
         self._lock = StoreLock(root, disk)
         try:
             self._abort, self._checkpoint_file = AbortFile(root, disk), CheckpointFile(root, disk)
-            was_clean = not self._abort.exists
+            self._was_clean = not self._abort.exists
             self._abort.make()
+            self._cut_damage = settings.get("cut_damage", False)
             self._open(settings)
-            reput, cut_damage = settings.get("reput", Reput), settings.get("cut_damage", False)
-            self._start(reput, was_clean, cut_damage)
+            self._start()
         except BaseException:
             self._lock.release()
             raise
@@ -84,36 +83,27 @@ class MessageStore:
         self._handles = FileHandles(disk=disk)
         size = settings.get("file_size", COMMIT_LOG_FILE)
         self.log = CommitLog(root, size, handles=FileHandles(disk=disk), clock=clock)
-        self.queues = ConsumeQueues(
-            root / "consumequeue",
-            settings.get("units_in_file", UNITS_IN_FILE),
-            handles=self._handles,
-        )
-        slots = settings.get("index_slots", DEFAULT_SLOTS)
-        units = settings.get("index_units", DEFAULT_UNITS)
-        has_index = settings.get("index", True)
-        self.index = (
-            IndexService(root / "index", slots, units=units, clock=clock, disk=disk)
-            if has_index
-            else None
-        )
+        units = settings.get("units_in_file", UNITS_IN_FILE)
+        self.queues = ConsumeQueues(root / "consumequeue", units, handles=self._handles)
+        self.index = None
+        if settings.get("index", True):
+            slots = settings.get("index_slots", DEFAULT_SLOTS)
+            units = settings.get("index_units", DEFAULT_UNITS)
+            self.index = IndexService(root / "index", slots, units=units, clock=clock, disk=disk)
+        self.reput = settings.get("reput", Reput)(self.queues, self.index, offset=0)
         self.topics = TopicConfigs(root / "config", clock, disk=disk)
         self.checkpoint = self._checkpoint_file.read()
 
-    def _start(self, reput: type[Reput], was_clean: bool, cut_damage: bool) -> None:
+    def _start(self) -> None:
         """Recover the state from the files."""
-        self._mark_file = StoreMarkFile(self.root, self._disk)
-        self._mark = self._mark_file.read()
+        self._mark = StoreMark.load(self.root, self._disk)
         self._is_mark_due = True  # until `_recover` knows that no file has another name now
-        self.reput = reput(self.queues, self.index, offset=0)
         self.topics.settle()
         self.queues.recover()
-        self._was_clean, self._cut_damage = was_clean, cut_damage
-        self.recovered = self._recover(was_clean, cut_damage)
+        self.recovered = self._recover()
         self.queues.correct_min_offset(self.log.min_offset)
-        self.log.next_offsets = (self._mark or StoreMark(0)).next_offsets(
-            self.queues, self.log.max_offset
-        )
+        mark = self._mark or StoreMark(0)
+        self.log.next_offsets = mark.next_offsets(self.queues, self.log.max_offset)
 
     def __enter__(self) -> Self:
         return self
@@ -129,30 +119,19 @@ class MessageStore:
         else:
             self.abandon()
 
-    def _recover(self, was_clean: bool, cut_damage: bool) -> RecoveredLog:
-        mark, log = self._mark, self.log
+    def _recover(self) -> RecoveredLog:
+        mark, log, was_clean = self._mark, self.log, self._was_clean
         if mark is not None and 0 <= mark.begin < log.min_offset:
-            logger.warning(
-                "%s: the log begins at %d, and began at %d: files of it are gone",
-                self.root,
-                log.min_offset,
-                mark.begin,
-            )
+            text = "%s: the log begins at %d, and began at %d: files of it are gone"
+            logger.warning(text, self.root, log.min_offset, mark.begin)
         # before anything is cut
         is_met = mark is not None and mark.is_met(self.queues, self.index, log.min_offset)
         begin = None if was_clean else log.recovery_start(self.checkpoint.recovery_timestamp)
-        found = (
-            self._recover_normally(cut_damage)
-            if begin is None
-            else self._recover_abnormally(begin, cut_damage)
-        )
+        found = self._recover_normally() if begin is None else self._recover_abnormally(begin)
         if found.reason:
             logger.warning("%s: the log ends at %d: %s", self.root, found.end, found.reason)
-        if (
-            mark is None
-            or not is_met
-            or not (found.end if begin is None else begin) <= mark.end <= found.end
-        ):
+        least = found.end if begin is None else begin
+        if mark is None or not is_met or not least <= mark.end <= found.end:
             self._compare_with_log()
             if was_clean and not log.files.is_empty:  # so that the next start need not ask again
                 self.flush()
@@ -189,10 +168,10 @@ class MessageStore:
         elif survey.damage:
             logger.warning("%s: the commit log is damaged: %s", self.root, survey.damage)
 
-    def _recover_normally(self, cut_damage: bool) -> RecoveredLog:
+    def _recover_normally(self) -> RecoveredLog:
         """After a clean stop everything has been dispatched; messages put behind it all the same
         are put here."""
-        found = self.log.recover_normally(cut_damage=cut_damage, check=self._check_end)
+        found = self.log.recover_normally(cut_damage=self._cut_damage, check=self._check_end)
         self._forget(found.end)
         self.reput.offset = max(self.log.min_offset, self.queues.max_physical)
         self.dispatch()
@@ -205,7 +184,7 @@ class MessageStore:
         if self.index is not None:
             self.index.truncate_dirty(end)
 
-    def _recover_abnormally(self, start: int, cut_damage: bool) -> RecoveredLog:
+    def _recover_abnormally(self, start: int) -> RecoveredLog:
         """The parts that a crash may have torn, in queues and index too, are made anew from the
         log."""
         self.queues.truncate_dirty(start)
@@ -218,7 +197,7 @@ class MessageStore:
         begin = max(self.log.min_offset, min(begin, self.queues.max_physical))
         physic = self.checkpoint.physic_msg_timestamp
         found = self.log.recover_abnormally(
-            begin, physic, self.reput.put, cut_damage=cut_damage, check=self._check_end
+            begin, physic, self.reput.put, cut_damage=self._cut_damage, check=self._check_end
         )
         self._forget(found.end)
         self.reput.offset = found.end
@@ -230,12 +209,9 @@ class MessageStore:
         Raises:
             CorruptStore: it has.
         """
-        begins = (
-            self.checkpoint
-            if self._was_clean
-            else replace(self.checkpoint, physic_msg_timestamp=self.checkpoint.recovery_timestamp)
-        )
-        lost = lost_end(end, latest, begins, self.queues if self._was_clean else None, self.index)
+        known, queues = self.checkpoint, self.queues if self._was_clean else None
+        since = known.physic_msg_timestamp if self._was_clean else known.recovery_timestamp
+        lost = lost_end(end, latest, since, queues, self.index)
         if not lost:
             return
         path = self.log.files.path(end - end % self.log.file_size)
@@ -317,7 +293,7 @@ class MessageStore:
                 message = self.message_at(place)
                 stored = message.store_timestamp
                 in_time = (begin is None or stored >= begin) and (end is None or stored <= end)
-                if message.topic == topic and key in keys_of(message.property_map()) and in_time:
+                if in_time and message.has_key(topic, key):
                     found.append(message)
         return found
 
@@ -344,22 +320,21 @@ class MessageStore:
             DiskFull, StorageError: it is not, or perhaps not.
         """
         self._check_thread()
-        physic, logics = self.log.store_timestamp, self.reput.store_timestamp
+        before, indexed = self.checkpoint, 0
+        physic = self.log.store_timestamp or before.physic_msg_timestamp
+        logics = self.reput.store_timestamp or before.logics_msg_timestamp
         self.log.flush()
         self.queues.flush()
-        before = self.checkpoint
-        indexed = before.index_msg_timestamp
         if self.index is not None:
             self.index.flush()
-            indexed = self.index.end_timestamp or indexed
-        physic, logics = (
-            physic or before.physic_msg_timestamp,
-            logics or before.logics_msg_timestamp,
-        )
+            indexed = self.index.end_timestamp
         # first: a recovery must not begin behind the place that it speaks of
         if self._needs_mark():
-            self._write_mark()
-        checkpoint = StoreCheckpoint(physic, logics, indexed)
+            at, begin = self.reput.offset, self.log.min_offset
+            mark = StoreMark.of(at, self.queues, self.index, self._mark, begin)
+            mark.save(self.root, self._disk)
+            self._mark, self._is_mark_due = mark, False
+        checkpoint = StoreCheckpoint(physic, logics, indexed or before.index_msg_timestamp)
         self._checkpoint_file.write(checkpoint)
         self.checkpoint = checkpoint
 
@@ -368,13 +343,6 @@ class MessageStore:
         the messages behind."""
         size, mark = self.log.file_size, self._mark
         return self._is_mark_due or mark is None or mark.end // size != self.reput.offset // size
-
-    def _write_mark(self) -> None:
-        mark = StoreMark.of(
-            self.reput.offset, self.queues, self.index, self._mark, self.log.min_offset
-        )
-        self._mark_file.write(mark)
-        self._mark, self._is_mark_due = mark, False
 
     def close(self) -> None:
         """Flush, and leave the store as a broker leaves it that was stopped; a message of which a

@@ -20,11 +20,7 @@ class Placed(NamedTuple):
 class RecoveredLog:
     """The result of a walk over the log."""
 
-    begin: int
-    """Where it began."""
     end: int
     """Where the log ends."""
-    store_timestamp: int
-    """Of the last message, 0 without one."""
     reason: str = ""
     """The fault of the bytes at the end; empty where there are none."""

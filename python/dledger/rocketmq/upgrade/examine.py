@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 from dledger.checksum import crc32
 from dledger.errors import CorruptStore, FormatError, PathError
 from dledger.rocketmq.columns.commit_log import column_batches
+from dledger.rocketmq.dispatch.build_consume_queue import IN_QUEUE, ROLLBACK
+from dledger.rocketmq.dispatch.reput_columns import CQ_UNIT
 from dledger.rocketmq.format.consume_queue_unit import FILLER, UNIT_SIZE
 from dledger.rocketmq.format.index_file import HEADER as INDEX_HEADER
 from dledger.rocketmq.format.index_file import is_index_name
-from dledger.rocketmq.format.message import BLANK_SIZE, TransactionType
+from dledger.rocketmq.format.message import BLANK_SIZE
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 from dledger.rocketmq.store.files import (
     HOST,
@@ -35,7 +37,6 @@ from dledger.storage.disk.disk import Disk
 from dledger.storage.disk.file_names import file_name
 
 COLUMNS: Final = ("topic", "queue_id", "queue_offset", "sys_flag", "store_timestamp", "entry_index")
-CQ_UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 
 
 def examine(root: Path, disk: Disk = HOST) -> Adoption:
@@ -155,16 +156,9 @@ def _is_plain(rows: pa.RecordBatch | None) -> bool:
 def _count(found: Adoption, rows: pa.RecordBatch) -> None:
     """How far these messages bring the queues."""
     found.messages += rows.num_rows
-    stored = (
-        pc.max(rows.column("store_timestamp").cast(pa.timestamp("ms", "UTC"), safe=False))
-        .cast(pa.int64())
-        .as_py()
-    )
-    found.store_ms = max(found.store_ms, stored or 0)
-    in_queue = np.isin(
-        rows.column("sys_flag").to_numpy() & int(TransactionType.ROLLBACK),
-        (0, int(TransactionType.COMMIT)),
-    )
+    stored_us = pc.max(rows.column("store_timestamp")).cast(pa.int64()).as_py()
+    found.store_ms = max(found.store_ms, (stored_us or 0) // 1000)
+    in_queue = np.isin(rows.column("sys_flag").to_numpy() & ROLLBACK, IN_QUEUE)
     table = pa.table({name: rows.column(name) for name in COLUMNS[:3]}).filter(pa.array(in_queue))
     ends = table.group_by(["topic", "queue_id"]).aggregate([("queue_offset", "max")])
     for row in ends.to_pylist():
@@ -217,13 +211,13 @@ def _end_of_queue(directory: Path, found: Adoption) -> int:
         units = np.frombuffer(data, CQ_UNIT, len(data) // UNIT_SIZE)
         numbers = np.flatnonzero((units["size"] > 0) & (units["size"] != FILLER.size))
         if len(numbers):
-            if units["place"][numbers[-1]] >= log_end:
-                count = int((units["place"][numbers] >= log_end).sum())
+            places = units["place"][numbers]
+            if places[-1] >= log_end:
+                count = int((places >= log_end).sum())
                 raise CorruptStore(
-                    f"{path} names {count:,} messages up to {units['place'][numbers[-1]]:,}, and "
-                    f"the commit log ends at {log_end:,}: put back the files that are missing at "
-                    "its end. If none are, start the broker once more, which cuts its queues off "
-                    "there, and stop it"
+                    f"{path} names {count:,} messages up to {places[-1]:,}, and the commit log "
+                    f"ends at {log_end:,}: put back the files that are missing at its end. If none "
+                    "are, start the broker once more, which cuts its queues off there, and stop it"
                 )
             return start // UNIT_SIZE + int(numbers[-1]) + 1
     return 0

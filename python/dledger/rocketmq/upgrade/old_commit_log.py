@@ -9,12 +9,12 @@ retention removes them before it removes anything of the group's log.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
 from dledger.errors import CorruptStore, FormatError, OffsetOutOfRange, PathError
-from dledger.rocketmq.format.message import MAGIC_V1, MAGIC_V2, MIN_MESSAGE, decode_message
+from dledger.rocketmq.format.message import MESSAGE_MAGICS, MIN_MESSAGE, PAIR, decode_message
 from dledger.rocketmq.store.files import HOST, FileHandles, read_whole, storing, write_whole
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.rocketmq.store.store_lock import StoreLock
@@ -22,7 +22,6 @@ from dledger.storage.disk.disk import Disk
 
 ADOPTED_FILE: Final = "adopted"
 COMMIT_LOG: Final = "commitlog"
-PAIR: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +59,8 @@ class Adopted:
             return None
         try:
             found = cls(**json.loads(text))
-            if [type(value) for value in asdict(found).values()] == [
-                int,
-                int,
-                int,
-                bool,
-            ] and found.file_size > 0:
+            kinds = [type(value) for value in astuple(found)]
+            if kinds == [int, int, int, bool] and found.file_size > 0:
                 return found
         except (ValueError, TypeError):
             pass
@@ -161,14 +156,12 @@ class OldCommitLog:
         Raises:
             FormatError: it is damaged.
         """
-        if not self.min_offset <= physical_offset <= self.divided_offset - PAIR:
+        if not self.min_offset <= physical_offset <= self.divided_offset - PAIR.size:
             return None
         try:
-            head = self.files.read(physical_offset, PAIR)
-            size = int.from_bytes(head[:4], "big", signed=True)
-            if int.from_bytes(head[4:], "big") not in (MAGIC_V1, MAGIC_V2) or size < MIN_MESSAGE:
-                return None
-            if size > self.files.file_size - physical_offset % self.files.file_size:
+            size, magic = PAIR.unpack(self.files.read(physical_offset, PAIR.size))
+            room = self.files.file_size - physical_offset % self.files.file_size
+            if magic not in MESSAGE_MAGICS or not MIN_MESSAGE <= size <= room:
                 return None
             data = self.files.read(physical_offset, size)
         except OffsetOutOfRange:

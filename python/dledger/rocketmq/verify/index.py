@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -9,13 +10,12 @@ from typing import Final
 import numpy as np
 
 from dledger.errors import FormatError
+from dledger.rocketmq.dispatch.reput_columns import INDEX_UNIT
 from dledger.rocketmq.format.index_file import HEADER, SLOT, UNIT, IndexReader, is_index_name
 from dledger.rocketmq.store.files import mapped
 from dledger.rocketmq.verify.queues import PUT_BACK, Problem
 
-INDEX_UNIT: Final = np.dtype(
-    [("hash", ">i4"), ("place", ">i8"), ("seconds", ">i4"), ("previous", ">i4")]
-)
+NO_UNITS: Final = np.zeros(0, INDEX_UNIT)
 Keys = list[tuple[int, int]]
 
 
@@ -70,17 +70,13 @@ class IndexAudit:
             )
             reader.check_ends()
         except FormatError as error:
-            reason = (
-                f"{error}. The slots are the broker's maxHashSlotNum: give them with --index-slots"
-            )
-            self.problems.append(Problem(path, reason))
+            slots_are = "The slots are the broker's maxHashSlotNum: give them with --index-slots"
+            self.problems.append(Problem(path, f"{error}. {slots_are}"))
             return
         slots = np.frombuffer(view, ">i4", self._slots, HEADER.size)
-        units, count = np.zeros(0, INDEX_UNIT), reader.count - 1
-        if count > 0:
-            units = np.frombuffer(
-                view, INDEX_UNIT, count, HEADER.size + self._slots * SLOT.size + UNIT.size
-            )
+        first = HEADER.size + self._slots * SLOT.size + UNIT.size
+        count = reader.count - 1
+        units = np.frombuffer(view, INDEX_UNIT, count, first) if count > 0 else NO_UNITS
         opened = _File(path, units)
         self._files.append(opened)
         self._check_chains(opened, slots, reader.used_slots)
@@ -105,11 +101,11 @@ class IndexAudit:
         newest[place] = np.arange(1, len(units) + 1)
         strange = int((slots != newest).sum())
         if strange:
-            self.problems.append(
-                Problem(file.path, f"{strange:,} slots do not lead to their newest unit")
-            )
-        if int((newest != 0).sum()) != used:
-            reason = f"{int((newest != 0).sum()):,} slots are in use, and the header says {used:,}"
+            reason = f"{strange:,} slots do not lead to their newest unit"
+            self.problems.append(Problem(file.path, reason))
+        in_use = int((newest != 0).sum())
+        if in_use != used:
+            reason = f"{in_use:,} slots are in use, and the header says {used:,}"
             self.problems.append(Problem(file.path, reason))
 
     def compare(self, keys: Keys, begin: int, stop: int) -> None:
@@ -119,16 +115,14 @@ class IndexAudit:
             keys: place of the message and hash of the key, for each key.
             begin, stop: the part's offsets.
         """
-        found: list[np.ndarray] = []
+        found = [NO_UNITS]
         for file in self._files:
             places = file.units["place"]
             found.append(file.units[(places >= begin) & (places < stop)])
-        units = np.concatenate(found) if found else np.zeros(0, INDEX_UNIT)
-        have: dict[tuple[int, int], int] = {}
-        for pair in zip(units["place"].tolist(), units["hash"].tolist(), strict=True):
-            have[pair] = have.get(pair, 0) + 1
+        units = np.concatenate(found)
+        have = Counter(zip(units["place"].tolist(), units["hash"].tolist(), strict=True))
         for pair in keys:
-            if have.get(pair, 0) > 0:
+            if have[pair] > 0:
                 have[pair] -= 1
                 self._matched += 1
             elif pair[0] > self.end:
@@ -136,17 +130,14 @@ class IndexAudit:
             else:
                 self._missing.append(pair[0])
 
-    def finish(
-        self, root: Path, log_begin: int, log_end: int, log: Path
-    ) -> tuple[list[Problem], list[Problem]]:
+    def finish(self, root: Path, log_begin: int, log_end: int, log: Path) -> list[Problem]:
         """The problems of the index, and of the log's end by the index; arguments as for
         `QueueAudit.finish`."""
-        problems, lost = list(self.problems), []
+        problems = list(self.problems)
         if self._missing:
             reason = "keys of messages of the log are in no sound index file"
             problems.append(Problem(root, reason, min(self._missing), len(self._missing)))
-        total = 0
-        behind: list[int] = []
+        total, behind = 0, list[int]()
         for file in self._files:
             places = file.units["place"]
             total += int(((places >= log_begin) & (places < log_end)).sum())
@@ -156,5 +147,5 @@ class IndexAudit:
             problems.append(Problem(root, reason, count=total - self._matched))
         if behind:
             reason = f"the log ends at {log_end:,}, and the index names messages behind: {PUT_BACK}"
-            lost.append(Problem(log, reason, min(behind), len(set(behind))))
-        return problems, lost
+            problems.append(Problem(log, reason, min(behind), len(set(behind))))
+        return problems

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
-from typing import Final
 
 from dledger.protocol.messages.entry import HEADER, HEADER_SIZE
+from dledger.rocketmq.files.dledger_end import UNIT
 from dledger.rocketmq.store.files import log_names, mapped, read_whole
 from dledger.rocketmq.verify.queues import PUT_BACK, Problem
 from dledger.storage.disk.file_names import file_name
-
-UNIT: Final = struct.Struct(">iqiqq")
-"""Magic, pos, size, index, term."""
 
 
 class LedgerAudit:
@@ -56,24 +52,18 @@ class LedgerAudit:
         """
         problems = []
         last = self._last
-        if self._wrong and self._files:
-            reason = "entries of the log have no unit of DLedger's index, or another one"
-            problems.append(
-                Problem(self._directory / "index", reason, min(self._wrong), len(self._wrong))
-            )
-        elif self._wrong:
+        if self._wrong:
             reason = "there is no file of DLedger's index; DLedger makes it again"
-            problems.append(
-                Problem(self._directory / "index", reason, min(self._wrong), len(self._wrong))
-            )
+            if self._files:
+                reason = "entries of the log have no unit of DLedger's index, or another one"
+            index = self._directory / "index"
+            problems.append(Problem(index, reason, min(self._wrong), len(self._wrong)))
         for name in ("checkpoint", "checkpoint.bak"):
             problems += self._by_checkpoint(name, last, log)
         behind = self._behind(last)
         if behind:
-            reason = (
-                f"the log ends with entry {last}, and DLedger's index has {behind:,} more: "
-                f"{PUT_BACK}"
-            )
+            more = f"DLedger's index has {behind:,} more: {PUT_BACK}"
+            reason = f"the log ends with entry {last}, and {more}"
             problems.append(Problem(log, reason, count=behind))
         return problems
 
@@ -86,17 +76,11 @@ class LedgerAudit:
         says = dict(line.partition("=")[::2] for line in text.splitlines())
         number = says.get("committedIndex", "").strip()
         if not number.removeprefix("-").isdecimal():
-            return [
-                Problem(
-                    path,
-                    "it says no committedIndex: DLedger then knows of nothing that is committed",
-                )
-            ]
+            reason = "it says no committedIndex: DLedger then knows of nothing that is committed"
+            return [Problem(path, reason)]
         if int(number) > last:
-            reason = (
-                f"the log ends with entry {last}, and {name} says that {number} is "
-                f"committed: {PUT_BACK}"
-            )
+            more = f"{name} says that {number} is committed: {PUT_BACK}"
+            reason = f"the log ends with entry {last}, and {more}"
             return [Problem(log, reason, count=int(number) - last)]
         return []
 

@@ -10,11 +10,11 @@ from typing import Any, Final
 import numpy as np
 
 from dledger.rocketmq.dispatch.build_consume_queue import SCHEDULE_TOPIC
+from dledger.rocketmq.dispatch.reput_columns import CQ_UNIT
 from dledger.rocketmq.format.consume_queue_unit import FILLER, UNIT_SIZE
 from dledger.rocketmq.store.files import folders, log_names, mapped
 from dledger.storage.disk.file_names import file_name
 
-CQ_UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 PUT_BACK: Final = "put back the whole file, or those that are missing"
 Key = tuple[str, int]
 
@@ -32,12 +32,8 @@ class Problem:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, without those that are not known."""
-        told = {
-            "file": str(self.file),
-            "offset": self.offset,
-            "count": self.count,
-            "reason": self.reason,
-        }
+        told = {"file": str(self.file), "offset": self.offset, "count": self.count}
+        told["reason"] = self.reason
         return {name: value for name, value in told.items() if value is not None}
 
 
@@ -63,9 +59,7 @@ class Queue:
             units, mine = self.parts[number], numbers == number
             places = offsets[mine] - self.starts[number]
             inside = places < len(units)
-            values = np.zeros(len(places), CQ_UNIT)
-            values[inside] = units[places[inside]]
-            found[mine] = values
+            found[np.flatnonzero(mine)[inside]] = units[places[inside]]
         return found
 
     def sound(self) -> Iterator[np.ndarray]:
@@ -92,29 +86,19 @@ class QueueAudit:
         """Places of messages behind everything that any queue has."""
         self.unknown: dict[str, list[int]] = {}
         """Topic without any queue -> places of its messages."""
-        sizes = {path: log_names(path) for path in self._folders()}
-        self._file_size = max((size for one in sizes.values() for size in one.values()), default=0)
-        self.queues = {self._key(path): self._open(path, one) for path, one in sizes.items()}
-        self.end = max(
-            (int(units["place"].max()) for units in self._all() if len(units)), default=-1
-        )
-        """Of the last message that a queue has; -1 without one."""
-
-    def _folders(self) -> list[Path]:
-        return [
-            self.root / topic / name
-            for topic in folders(self.root)
-            for name in folders(self.root / topic)
+        sizes = {
+            root / topic / name: log_names(root / topic / name)
+            for topic in folders(root)
+            for name in folders(root / topic)
             if name.isascii() and name.isdigit()
-        ]
-
-    @staticmethod
-    def _key(path: Path) -> Key:
-        return path.parent.name, int(path.name)
-
-    def _all(self) -> Iterator[np.ndarray]:
-        for queue in self.queues.values():
-            yield from queue.sound()
+        }
+        self._file_size = max((size for one in sizes.values() for size in one.values()), default=0)
+        self.queues: dict[Key, Queue] = {
+            (path.parent.name, int(path.name)): self._open(path, one) for path, one in sizes.items()
+        }
+        parts = [units["place"] for queue in self.queues.values() for units in queue.sound()]
+        self.end = int(max((places.max() for places in parts if len(places)), default=-1))
+        """Of the last message that a queue has; -1 without one."""
 
     def _open(self, directory: Path, sizes: dict[int, int]) -> Queue:
         parts: list[np.ndarray] = []
@@ -122,18 +106,12 @@ class QueueAudit:
         for start, size in sizes.items():
             path = directory / file_name(start)
             if size != self._file_size:
-                reason = (
-                    f"the file has {size:,} bytes, and other files of queues {self._file_size:,}"
-                )
-                self.problems.append(Problem(path, reason))
+                other = f"other files of queues {self._file_size:,}"
+                self.problems.append(Problem(path, f"the file has {size:,} bytes, and {other}"))
             if expected is not None and start != expected:
-                reason = (
-                    f"no file has the units from queue offset {expected // UNIT_SIZE:,} to "
-                    f"{start // UNIT_SIZE:,}"
-                )
-                self.problems.append(
-                    Problem(directory, reason, count=(start - expected) // UNIT_SIZE)
-                )
+                first, end = expected // UNIT_SIZE, start // UNIT_SIZE
+                reason = f"no file has the units from queue offset {first:,} to {end:,}"
+                self.problems.append(Problem(directory, reason, count=end - first))
             expected = start + self._file_size
             parts.append(np.frombuffer(mapped(path), CQ_UNIT, size // UNIT_SIZE))
         return Queue(directory, np.array(list(sizes), np.int64) // UNIT_SIZE, parts)
@@ -180,28 +158,22 @@ class QueueAudit:
             log_begin, log_end: where the log's first message begins and its last one ends.
             log: its last file.
         """
-        queues, behind = list(self.problems), 0
-        first_behind = 0
+        problems, behind = list(self.problems), list[int]()
         for queue in self.queues.values():
-            total = extra = 0
+            extra = -queue.matched
             for units in queue.sound():
                 kept = units["place"][units["place"] >= log_begin]
-                late = kept[kept >= log_end]
-                total += len(kept) - len(late)
-                behind += len(late)
-                if len(late):
-                    first_behind = min(first_behind or int(late.min()), int(late.min()))
+                behind += kept[kept >= log_end].tolist()
+                extra += int((kept < log_end).sum())
             if queue.missing:
                 reason = "messages of the log are not in this queue where they should be"
-                queues.append(
-                    Problem(queue.directory, reason, min(queue.missing), len(queue.missing))
-                )
-            extra = total - queue.matched
+                first, count = min(queue.missing), len(queue.missing)
+                problems.append(Problem(queue.directory, reason, first, count))
             if extra > 0:
                 reason = "units of this queue name no sound message of the log"
-                queues.append(Problem(queue.directory, reason, count=extra))
+                problems.append(Problem(queue.directory, reason, count=extra))
         lost = []
         if behind:
             reason = f"the log ends at {log_end:,}, and queues name messages behind: {PUT_BACK}"
-            lost.append(Problem(log, reason, first_behind, behind))
-        return queues, lost
+            lost.append(Problem(log, reason, min(behind), len(behind)))
+        return problems, lost

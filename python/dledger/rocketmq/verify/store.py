@@ -3,6 +3,7 @@ consume queues, index, checkpoints and the sequence of files. Read, and not chan
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +13,8 @@ from dledger.rocketmq.dispatch.build_consume_queue import IN_QUEUE, ROLLBACK, Di
 from dledger.rocketmq.files.dledger_end import ledger_end
 from dledger.rocketmq.files.layout import DLEDGER, Store, open_store
 from dledger.rocketmq.files.storage import Storage
-from dledger.rocketmq.format.index_file import KeyHashes
+from dledger.rocketmq.format.checkpoint import TIMES
+from dledger.rocketmq.format.index_file import key_hash
 from dledger.rocketmq.format.scan import scan
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
 from dledger.rocketmq.store.files import mapped
@@ -54,7 +56,6 @@ class Audit:
         self._queues = QueueAudit(directory / "consumequeue") if is_root else None
         self._index = IndexAudit(directory / "index", index_slots) if is_root else None
         self._dispatcher = Dispatcher()
-        self._hashes = KeyHashes()
         self._begin, self._end, self._stored = -1, 0, 0
 
     def _find_store(self) -> Store | None:
@@ -81,7 +82,8 @@ class Audit:
             self._finish_queues(self._queues)
             self._finish_index(self._index)
             self._check_checkpoint()
-        self._check_ledger()
+        if self._ledger is not None:
+            self.problems += self._ledger.finish(self._files[-1])
         report = self.report
         report["problems"] = [problem.as_json() for problem in self.problems]
         report["notes"] = self.notes
@@ -91,26 +93,20 @@ class Audit:
     # --- the log ----------------------------------------------------------------------------------
 
     def _walk(self, path: Path) -> None:
-        counts = dict.fromkeys(PieceKind, 0)
+        counts = Counter[PieceKind]()
         messages: dict[tuple[str, int], list[tuple[int, int, int, int]]] = {}
         keys: list[tuple[int, int]] = []
         start, size = int(path.name), path.stat().st_size
         for piece, view in pieces_of(path):
             counts[piece.kind] += 1
             if piece.kind is PieceKind.DAMAGE:
-                damage = {
-                    "file": str(path),
-                    "start": piece.start,
-                    "end": piece.end,
-                    "reason": piece.reason,
-                }
-                self.report["damage"].append(damage)
+                damage = {"start": piece.start, "end": piece.end, "reason": piece.reason}
+                self.report["damage"].append({"file": str(path), **damage})
             elif piece.kind in (PieceKind.MESSAGE, *ENTRIES) and self._is_kept(piece):
                 self._take(piece, view, messages, keys)
         count = counts[PieceKind.MESSAGE] + counts[PieceKind.ENTRY]
-        self.report["files"].append(
-            {"file": str(path), "messages": count, "damage": counts[PieceKind.DAMAGE]}
-        )
+        file = {"file": str(path), "messages": count, "damage": counts[PieceKind.DAMAGE]}
+        self.report["files"].append(file)
         self.report["messages"] += count
         if self._queues is not None:
             for key, rows in messages.items():
@@ -120,11 +116,8 @@ class Audit:
 
     def _is_kept(self, piece: ScannedPiece) -> bool:
         """Whether it is not one of the entries that DLedger gave up."""
-        return (
-            piece.kind is PieceKind.MESSAGE
-            or self._ledger_end is None
-            or piece.start < self._ledger_end
-        )
+        end = self._ledger_end
+        return piece.kind is PieceKind.MESSAGE or end is None or piece.start < end
 
     def _take(
         self,
@@ -148,7 +141,7 @@ class Audit:
             row = (found.queue_offset, place, found.size, found.tags_code)
             messages.setdefault((found.topic, found.queue_id), []).append(row)
         if state != ROLLBACK:
-            keys += [(place, self._hashes.of(found.topic, key)) for key in found.keys]
+            keys += [(place, key_hash(found.topic, key)) for key in found.keys]
 
     # --- beside it --------------------------------------------------------------------------------
 
@@ -159,15 +152,11 @@ class Audit:
             for fault in form.faults:
                 self.problems.append(Problem(folder.parent, fault.reason, fault.start))
             for file in form.files:
-                size, full = (
-                    file.span.data_end - file.span.start,
-                    file.span.file_end - file.span.start,
-                )
+                path, span = self._directory / file.path, file.span
+                size, full = span.data_end - span.start, span.file_end - span.start
                 if 0 < size < full:
                     reason = f"the file has {size:,} bytes, and others {full:,}: {PUT_BACK}"
-                    self.problems.append(
-                        Problem(self._directory / file.path, reason, file.span.data_end)
-                    )
+                    self.problems.append(Problem(path, reason, span.data_end))
         if self._store is not None and (begin := self._store.forms[0].begin):
             first = self._directory / self._store.forms[0].files[0].path
             self.notes.append(
@@ -184,15 +173,13 @@ class Audit:
                 reason = "there are no consume queues, and the checkpoint says that there were"
                 problems.append(Problem(queues.root, reason, count=count))
             elif count:
-                self.notes.append(
-                    f"{queues.root}: there are no consume queues to compare with the log"
-                )
+                note = f"{queues.root}: there are no consume queues to compare with the log"
+                self.notes.append(note)
         else:
             for topic, places in queues.unknown.items():
                 if topics is not None and topic not in topics:
-                    self.notes.append(
-                        f"{len(places):,} messages of topic {topic}, which was deleted"
-                    )
+                    note = f"{len(places):,} messages of topic {topic}, which was deleted"
+                    self.notes.append(note)
                 else:
                     reason = "the topic has no consume queue, and the log has messages of it"
                     problems.append(Problem(queues.root / topic, reason, min(places), len(places)))
@@ -209,12 +196,11 @@ class Audit:
         root = self._directory / "index"
         if not index.is_there:
             if self._says("index_msg_timestamp"):
-                self.problems.append(
-                    Problem(root, "there is no index file, and the checkpoint says there was one")
-                )
+                reason = "there is no index file, and the checkpoint says there was one"
+                self.problems.append(Problem(root, reason))
             return
-        problems, lost = index.finish(root, max(self._begin, 0), self._end, self._files[-1])
-        self.problems += problems + lost
+        begin, end = max(self._begin, 0), self._end
+        self.problems += index.finish(root, begin, end, self._files[-1])
         self._lag(root, "keys of messages at the log's end are in no index file", index.lag)
 
     def _lag(self, path: Path, reason: str, places: list[int]) -> None:
@@ -249,16 +235,14 @@ class Audit:
     def _check_checkpoint(self) -> None:
         path = self._directory / "checkpoint"
         if not path.exists():
-            self.notes.append(
-                f"there is no {path}, which would say how far log, queues and index were on the "
-                f"disk"
-            )
+            how_far = "how far log, queues and index were on the disk"
+            self.notes.append(f"there is no {path}, which would say {how_far}")
         try:
             found = CheckpointFile(self._directory).read()
         except FormatError as error:
             self.problems.append(Problem(path, str(error)))
             return
-        for name in ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp"):
+        for name in TIMES:
             if getattr(found, name) > self._stored:
                 reason = (
                     f"the last message was stored at {self._stored} ms, and the checkpoint's "
@@ -267,10 +251,6 @@ class Audit:
                 )
                 self.problems.append(Problem(self._files[-1], reason, self._end))
                 return
-
-    def _check_ledger(self) -> None:
-        if self._ledger is not None:
-            self.problems += self._ledger.finish(self._files[-1])
 
 
 def pieces_of(path: Path) -> Iterator[tuple[ScannedPiece, memoryview]]:
