@@ -23,6 +23,7 @@ from dledger.embedded.groupfile import GroupFile
 from dledger.embedded.home import LOG_FILE, Home, PidFile
 from dledger.embedded.nodelog import log_to_stderr
 from dledger.embedded.probe import ask_to_lead
+from dledger.embedded.process import raise_limits
 from dledger.embedded.settings import IDLE_TIMEOUT_MS, group_config, node_config
 from dledger.errors import ConfigError, DLedgerError, PathError, Unavailable
 from dledger.net import run
@@ -207,15 +208,6 @@ def log_instead_of(descriptor: int, log: Path) -> None:
     os.close(fresh)
 
 
-def take_own_limits() -> None:
-    """As many files and as much memory as the system allows, with any limits that the starter had
-    set for itself."""
-    for what in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_DATA):
-        with suppress(OSError, ValueError):
-            hard = resource.getrlimit(what)[1]
-            resource.setrlimit(what, (hard, hard))
-
-
 def main() -> None:
     """The process's entry."""
     os.umask(0o077)  # a group's files are for its owner alone
@@ -223,7 +215,7 @@ def main() -> None:
     home, node_id = Home(sys.argv[1]), NodeId(sys.argv[2])
     # relative paths cannot surprise, and the starter's directory may be unmounted
     os.chdir(home.path)
-    take_own_limits()
+    raise_limits(resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_DATA)
     log_to_stderr(home.node_directory(node_id) / LOG_FILE)
     try:
         pid_file = PidFile(home, node_id)

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -139,6 +141,14 @@ def is_descendant(pid: int, ancestor: int) -> bool:
         if pid == ancestor:
             return True
     return False
+
+
+def raise_limits(*limits: int) -> None:
+    """As much of these as the system allows, whatever this process's starter had set for itself."""
+    for limit in limits:
+        with suppress(OSError, ValueError):
+            hard = resource.getrlimit(limit)[1]
+            resource.setrlimit(limit, (hard, hard))
 
 
 def reap(pid: int) -> None:
