@@ -15,6 +15,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +27,7 @@ from dledger.embedded import connect_path
 from dledger.embedded.home import Home
 from dledger.embedded.ports import free_ports
 from dledger.embedded.probe import wait_for_leader
-from dledger.embedded.process import ProcessId, spawn_python
+from dledger.embedded.process import PidScope, ProcessId, spawn_python
 from dledger.errors import (
     ConfigError,
     DLedgerError,
@@ -40,9 +41,10 @@ from dledger.errors import (
 from dledger.net.address import split_address
 from dledger.net.secret import read_secret
 from dledger.types import NodeId
+from tests.cli.commands import program, serving
+from tests.embedded.conftest import SMALL
 
 pytestmark = pytest.mark.cluster
-SMALL: dict[str, Any] = {"segment_bytes": 16 << 20, "index_file_bytes": 1 << 20}
 Until = Callable[..., None]
 
 
@@ -198,24 +200,34 @@ class Spawned:
         pids: of all.
     """
 
-    def __init__(self, kills: int, module: str | None = None) -> None:
+    def __init__(self) -> None:
         self.pids: list[int] = []
-        self._kills = kills
-        self._module = module
+        self.kills = 0
+        self.module = ""
+        self.before: Callable[[], object] = lambda: None
+        """Called before the first one is made."""
 
     def __call__(self, module: str, arguments: list[str], stdout: int, log_file: Path) -> int:
-        pid = spawn_python(self._module or module, arguments, stdout, log_file)
-        if len(self.pids) < self._kills:
+        if not self.pids:
+            self.before()
+        pid = spawn_python(self.module or module, arguments, stdout, log_file)
+        if len(self.pids) < self.kills:
             os.kill(pid, signal.SIGKILL)
         self.pids.append(pid)
         return pid
 
 
+@pytest.fixture
+def spawned(monkeypatch: pytest.MonkeyPatch) -> Spawned:
+    made = Spawned()
+    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", made)
+    return made
+
+
 def test_node_that_is_killed_while_it_starts_is_started_again(
-    log_path: Path, monkeypatch: pytest.MonkeyPatch
+    log_path: Path, spawned: Spawned
 ) -> None:
-    spawned = Spawned(kills=1)
-    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
+    spawned.kills = 1
     with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
         assert [info.pid for info in group.nodes.values()] == spawned.pids[1:]
         assert len(spawned.pids) == 2
@@ -223,24 +235,20 @@ def test_node_that_is_killed_while_it_starts_is_started_again(
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_node_killed_during_start_is_noticed_despite_a_forked_child(
-    log_path: Path, monkeypatch: pytest.MonkeyPatch
+    log_path: Path, spawned: Spawned
 ) -> None:
     """With the end of the pipe that the node has, it would be waited for as long as a node may need
     to start."""
     children: list[int] = []
 
-    class Forking(Spawned):
-        def __call__(self, *arguments: Any) -> int:
-            if not self.pids:
-                child = os.fork()
-                if not child:
-                    signal.alarm(300)
-                    signal.pause()
-                children.append(child)
-            return super().__call__(*arguments)
+    def fork() -> None:
+        child = os.fork()
+        if not child:
+            signal.alarm(300)
+            signal.pause()
+        children.append(child)
 
-    spawned = Forking(kills=1)
-    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
+    spawned.kills, spawned.before = 1, fork
     try:
         with EmbeddedGroup(log_path, replicas=1, **SMALL):
             assert len(spawned.pids) == 2
@@ -250,25 +258,21 @@ def test_node_killed_during_start_is_noticed_despite_a_forked_child(
 
 
 def test_node_that_is_killed_each_time_it_starts_is_no_error_of_its_store(
-    log_path: Path, monkeypatch: pytest.MonkeyPatch
+    log_path: Path, spawned: Spawned
 ) -> None:
-    spawned = Spawned(kills=99)
-    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
-    with pytest.raises(
-        Unavailable, match=r"node n0 of .* was killed \(SIGKILL\) before it served, twice"
-    ):
+    spawned.kills = 99
+    said = r"node n0 of .* was killed \(SIGKILL\) before it served, twice"
+    with pytest.raises(Unavailable, match=said):
         EmbeddedGroup(log_path, replicas=1, **SMALL)
     assert len(spawned.pids) == 2
 
 
 def test_node_that_ends_by_itself_before_it_serves_is_started_once(
-    log_path: Path, monkeypatch: pytest.MonkeyPatch
+    log_path: Path, spawned: Spawned
 ) -> None:
-    spawned = Spawned(kills=0, module="dledger.embedded.no_such_module")
-    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
-    with pytest.raises(
-        StorageError, match=r"ended before it served; its log ends with: .*no_such_module"
-    ):
+    spawned.module = "dledger.embedded.no_such_module"
+    said = r"ended before it served; its log ends with: .*no_such_module"
+    with pytest.raises(StorageError, match=said):
         EmbeddedGroup(log_path, replicas=1, **SMALL)
     assert len(spawned.pids) == 1
 
@@ -384,41 +388,45 @@ def test_group_in_recreated_directory_is_ended_only_by_its_own_holder(
     assert running(log_path) == []
 
 
+def in_fork(does: Callable[[], object]) -> bool:
+    """Whether a forked child comes to the end of this."""
+    pid = os.fork()
+    if not pid:
+        try:
+            does()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_group_is_ended_by_its_holding_process_and_by_no_forked_child(log_path: Path) -> None:
     with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
-        pid = os.fork()
-        if not pid:
-            try:
-                group.stop(force=True)
+
+        def child() -> None:
+            group.stop(force=True)
+            with pytest.raises(ForkedClient):
                 group.start()
-            except ForkedClient:
-                with EmbeddedGroup(log_path):  # its own, and ended with the group's going on
-                    pass
-                os._exit(0)
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            with EmbeddedGroup(log_path):  # its own, and ended with the group's going on
+                pass
+
+        assert in_fork(child)
         assert running(log_path) == ["n0"]
     assert running(log_path) == []
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_node_of_an_application_is_ended_by_no_forked_child(log_path: Path) -> None:
-    with EmbeddedNode(
-        log_path, f"n0-127.0.0.1:{free_ports('127.0.0.1', 1)[0]}", "n0", **SMALL
-    ) as node:
-        pid = os.fork()
-        if not pid:
-            try:
-                with node:
-                    node.start()
-            except ForkedClient:
-                node.stop()
-                os._exit(0)
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    address = f"127.0.0.1:{free_ports('127.0.0.1', 1)[0]}"
+    with EmbeddedNode(log_path, f"n0-{address}", "n0", **SMALL) as node:
+
+        def child() -> None:
+            with pytest.raises(ForkedClient), node:
+                node.start()
+            node.stop()
+
+        assert in_fork(child)
         assert running(log_path) == ["n0"]
     assert running(log_path) == []
 
@@ -456,7 +464,7 @@ def test_copy_runs_beside_its_original(log_path: Path) -> None:
 
 def test_group_ends_when_nobody_uses_it_and_nobody_is_left(log_path: Path, until: Until) -> None:
     script = """
-        small = {"segment_bytes": 16 << 20, "index_file_bytes": 1 << 20}
+        small = dict(segment_bytes=16 << 20, index_file_bytes=1 << 20)
         servers = connect_path(sys.argv[1], idle_timeout_ms=300, **small)
         client = Client(servers)
         client.create_topic("t")
@@ -526,10 +534,8 @@ def test_other_host_on_the_same_directory_is_refused(log_path: Path) -> None:
 
 def left_by(host: str, path: Path) -> str:
     """What another host writes into a node.pid; it does not hold the lock here."""
-    process = ProcessId.of(os.getpid()).as_dict() | {
-        "host": {"name": host, "boot": host, "space": ""}
-    }
-    return json.dumps(process | {"home": str(path), "ending": False})
+    process = replace(ProcessId.of(os.getpid()), host=PidScope(host, host, ""))
+    return json.dumps({**asdict(process), "home": str(path), "ending": False})
 
 
 def test_host_with_unseen_lock_is_refused_for_its_signs_of_life(log_path: Path) -> None:
@@ -591,22 +597,14 @@ def test_embedded_node_takes_the_lead_of_a_group_that_runs_elsewhere(
 ) -> None:
     ports = free_ports("127.0.0.1", 3)
     peers = ";".join(f"n{i}-127.0.0.1:{port}" for i, port in enumerate(ports))
-    command = [
-        sys.executable,
-        "-m",
-        "dledger",
-        "serve",
-        "--peers",
-        peers,
-        "--set",
-        f"segment_bytes={16 << 20}",
+    others = [
+        subprocess.Popen(
+            program(serving(peers, f"n{i}", tmp_path / f"served{i}")), stderr=subprocess.DEVNULL
+        )
+        for i in (1, 2)
     ]
-    served = [
-        [*command, "--self-id", f"n{i}", "--dir", str(tmp_path / f"served{i}")] for i in (1, 2)
-    ]
-    others = [subprocess.Popen(one, stderr=subprocess.DEVNULL) for one in served]
     try:
-        with EmbeddedNode(tmp_path / "own", peers, "n0", segment_bytes=16 << 20) as node:
+        with EmbeddedNode(tmp_path / "own", peers, "n0", **SMALL) as node:
             assert node.wait_for_leader() in {"n0", "n1", "n2"}
             append(node.bootstrap_servers, "a")
             until(lambda: node.role is Role.LEADER, "the embedded node to lead")

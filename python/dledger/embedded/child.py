@@ -16,12 +16,11 @@ import signal
 import sys
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from dledger.embedded.groupfile import GroupFile
 from dledger.embedded.home import LOG_FILE, Home, PidFile
-from dledger.embedded.nodelog import log_to_stderr
+from dledger.embedded.nodelog import log_to_stderr, write_to
 from dledger.embedded.probe import ask_to_lead
 from dledger.embedded.process import raise_limits
 from dledger.embedded.settings import IDLE_TIMEOUT_MS, group_config, node_config
@@ -143,7 +142,7 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile) -> None:
         asyncio.ensure_future(take_the_lead(server, file.group, addresses)) if file.named else None
     )
     say({"ready": True})
-    log_instead_of(1, home.node_directory(node_id) / LOG_FILE)
+    write_to(home.node_directory(node_id) / LOG_FILE, 1)  # closes the pipe to the starter
     logger.info("%s of group %s serves on %s", node_id, file.group, file.addresses[node_id])
     try:
         reason = await first_reason_to_end(
@@ -199,13 +198,6 @@ def say(answer: dict[str, object]) -> None:
     """Tell the program that started this node; it may have been killed meanwhile."""
     with suppress(OSError):
         os.write(1, json.dumps(answer).encode() + b"\n")
-
-
-def log_instead_of(descriptor: int, log: Path) -> None:
-    """Close the pipe to the starter; later output goes to the log."""
-    fresh = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(fresh, descriptor)
-    os.close(fresh)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -30,14 +30,9 @@ class PidScope:
     boot: str
     space: str
 
-    def as_dict(self) -> dict[str, str]:
-        return asdict(self)
-
     @staticmethod
     def from_dict(data: dict[str, Any]) -> PidScope:
-        return PidScope(
-            str(data.get("name", "")), str(data.get("boot", "")), str(data.get("space", ""))
-        )
+        return PidScope(*(str(data.get(name, "")) for name in ("name", "boot", "space")))
 
 
 @lru_cache(maxsize=1)
@@ -95,9 +90,6 @@ class ProcessId:
         except ProcessLookupError:
             return False
         return True
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"pid": self.pid, "started": self.started, "host": self.host.as_dict()}
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> ProcessId:
