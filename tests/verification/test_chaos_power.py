@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -323,23 +323,18 @@ def test_torn_write_after_the_last_durable_entry_is_no_missing_entry(
 def campaign(
     path: Path,
     faults: Sequence[str],
-    say: Callable[[str], None],
     seed: int = 3,
     seconds: float = 12.0,
     nodes: int = 3,
     **settings: str,
 ) -> Part:
-    return run(
-        run_part(
-            path, nodes, seconds, schedule(seed, named_faults(faults)), seed, say, None, settings
-        )
-    )
+    plan = schedule(seed, named_faults(faults))
+    return run(run_part(path, nodes, seconds, plan, seed, print, None, settings))
 
 
 @pytest.mark.cluster
 def test_a_campaign_with_power_cuts_is_green(tmp_path: Path) -> None:
-    said: list[str] = []
-    part = campaign(tmp_path / "run", POWER, said.append)
+    part = campaign(tmp_path / "run", POWER)
     assert not part.problems, part.problems
     assert sum(part.bites.values()) > 0
     assert part.verdict.acknowledged > 100
@@ -349,20 +344,16 @@ def test_a_campaign_with_power_cuts_is_green(tmp_path: Path) -> None:
 def test_campaign_with_nodes_that_do_not_wait_for_disks_loses_records(tmp_path: Path) -> None:
     """Else a green one would say nothing. A cut takes what it likes of each disk, and an entry is
     lost only when all disks lose it: so there is one disk, and there are many cuts."""
-    said: list[str] = []
     for seed in range(3, 43):
-        part = campaign(
-            tmp_path / f"run{seed}", ["power_cut_all"], said.append, seed, 4.0, 1, flush="async"
-        )
+        path = tmp_path / f"run{seed}"
+        part = campaign(path, ["power_cut_all"], seed, seconds=4.0, nodes=1, flush="async")
         if any("lost write" in text or "two values" in text for text in part.problems):
             return
-    pytest.fail(f"forty power cuts took nothing that was acknowledged: {said}")
+    pytest.fail("forty power cuts took nothing that was acknowledged")
 
 
 @pytest.mark.cluster
 def test_a_node_that_runs_as_users_run_it_is_a_member_of_the_larger_groups(tmp_path: Path) -> None:
-    said: list[str] = []
-    plan = schedule(3, named_faults(["pause_leader"]))
-    part = run(run_part(tmp_path / "run", 5, 3.0, plan, 3, said.append, None, {}))
+    part = campaign(tmp_path / "run", ["pause_leader"], seconds=3.0, nodes=5)
     assert not part.problems, part.problems
     assert part.verdict.acknowledged > 0

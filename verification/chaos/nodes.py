@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +26,6 @@ from dledger.net.user_directory import user_secret
 from dledger.protocol.messages.client import StatusRequest
 from dledger.protocol.wire import FrameLimits
 from dledger.types import NodeId
-from verification.chaos.node import write_config
 from verification.chaos.panel import Panel
 from verification.chaos.power.outage import cut_power, forget
 
@@ -153,16 +153,15 @@ class Node:
             "port": self.port,
             "secret_file": str(user_secret()),  # as ``serve`` finds it for the plain one
         }
-        group = {**GROUP_SETTINGS, "group": GROUP}
-        write_config(
-            config,
-            group,
-            {**self._settings, **node},
-            self._peers,
-            panel=self.home / "panel",
-            journal=self._journal,
-            kept=self._kept,
-        )
+        content = {
+            "group": {**GROUP_SETTINGS, "group": GROUP},
+            "node": {**self._settings, **node},
+            "addresses": self._peers,
+            "panel": str(self.home / "panel"),
+            "journal": str(self._journal),
+            "kept": str(self._kept),
+        }
+        config.write_text(json.dumps(content))
         return [sys.executable, "-m", "verification.chaos.node", str(config)]
 
     def signal(self, number: signal.Signals) -> None:
@@ -205,19 +204,22 @@ class Node:
     async def status(self) -> dict[str, Any]:
         """Its own status, asked for directly; empty when it does not answer."""
         try:
-            rpc = await Rpc.open(
-                f"{HOST}:{self.port}", Greeting(Introduction(group=GROUP)), FrameLimits(), STATUS_S
-            )
-        except DLedgerError:
+            async with self.asked(STATUS_S) as rpc:
+                answer, _ = await rpc.ask(StatusRequest(), (), STATUS_S)
+                found: dict[str, Any] = answer.status
+                return found
+        except (DLedgerError, Lost):
             return {}
+
+    @asynccontextmanager
+    async def asked(self, timeout_s: float) -> AsyncIterator[Rpc]:
+        """A connection with the node itself, past the proxy."""
+        greeting = Greeting(Introduction(group=GROUP))
+        rpc = await Rpc.open(f"{HOST}:{self.port}", greeting, FrameLimits(), timeout_s)
         try:
-            answer, _ = await rpc.ask(StatusRequest(), (), STATUS_S)
-            found: dict[str, Any] = answer.status
-        except Lost:
-            return {}
+            yield rpc
         finally:
             rpc.abort()
-        return found
 
     def garbage(self) -> list[str]:
         """Lines of its log that tell of bytes on a connection that no correct program sends; a
@@ -341,12 +343,6 @@ class Nodes:
         """SIGKILL all that runs."""
         for node in self._by_name.values():
             node.kill()
-
-    def describe(self) -> str:
-        """How each one fared, as JSON for a report."""
-        return json.dumps(
-            {node.name: {"starts": node.starts, "exits": node.exits} for node in self}
-        )
 
     def remove(self) -> None:
         """Delete all files."""

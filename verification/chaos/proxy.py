@@ -16,7 +16,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Final
 
 from dledger.errors import ProtocolError
@@ -35,7 +35,7 @@ CONNECT_S: Final = 2.0
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Rules:
     """How bytes on a link fare. As made, they pass at once."""
 
@@ -63,12 +63,6 @@ class ProxyCounts:
     throttled: int = 0
     reset: int = 0
     refused: int = 0
-
-    def plus(self, other: ProxyCounts, sign: int = 1) -> ProxyCounts:
-        """The sum of both, or with ``sign`` -1 the difference."""
-        return ProxyCounts(
-            *(getattr(self, f.name) + sign * getattr(other, f.name) for f in fields(self))
-        )
 
 
 @dataclass(slots=True)
@@ -207,13 +201,6 @@ class Proxy:
         """All links from any of the one to any of the other."""
         found = [self.link(s, t) for s in sources for t in targets if s != t]
         return found + (self.links(targets, sources) if both_ways else [])
-
-    def total(self) -> ProxyCounts:
-        """Of all links."""
-        total = ProxyCounts()
-        for link in self._links.values():
-            total = total.plus(link.counts)
-        return total
 
     def heal(self) -> None:
         """All links as new."""

@@ -52,8 +52,8 @@ class Part:
 
     nodes: int
     seconds: float = 0.0
-    runs: dict[str, int] = field(default_factory=dict)
-    bites: dict[str, int] = field(default_factory=dict)
+    runs: Counter[str] = field(default_factory=Counter)
+    bites: Counter[str] = field(default_factory=Counter)
     small_disk: str = ""
     acknowledged: int = 0
     verdict: Verdict = field(default_factory=Verdict)
@@ -205,8 +205,8 @@ async def _one(scene: Scene, part: Part, fault: Fault) -> None:
     started = scene.acks.now_s()
     with scene.acks.during(fault.name):
         bites = await fault.run(scene)
-    part.runs[fault.name] = part.runs.get(fault.name, 0) + 1
-    part.bites[fault.name] = part.bites.get(fault.name, 0) + bites
+    part.runs[fault.name] += 1
+    part.bites[fault.name] += bites
     took = scene.acks.now_s() - started
     scene.say(f"{started:7.1f} s  {fault.name:17} {took:5.1f} s  {bites} {fault.bite}")
 
