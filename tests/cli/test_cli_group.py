@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dledger import Client, EmbeddedGroup
-from dledger.cli.group import _print_status
+from dledger.cli.group.status import _print_status
 from dledger.records.columns.types import Array, Atom, Columns, Field
 from tests.cli.commands import SMALL, flip, out, program, refusal, run
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from dledger.cli.append import split_keys, stdin_lines
-from dledger.cli.bench import numbers
 from dledger.cli.common import is_path, parse_settings, text_or_base64
-from dledger.cli.tail import first_offset, parse_start
+from dledger.cli.records.append import split_keys, stdin_lines
+from dledger.cli.records.bench import numbers
+from dledger.cli.records.tail import first_offset, parse_start
 from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import ConfigError, UnknownOption
 from tests.cli.commands import out, process, refusal

@@ -14,17 +14,17 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from dledger.cli.append import append
-from dledger.cli.bench import bench
-from dledger.cli.export import export
-from dledger.cli.files import dump, verify
-from dledger.cli.group import admit, groups, status, transfer
-from dledger.cli.reset_term import reset_term
-from dledger.cli.rocketmq import rocketmq
-from dledger.cli.secret import secret
-from dledger.cli.serve import serve
-from dledger.cli.tail import tail
-from dledger.cli.topics import topics
+from dledger.cli.export.command import export
+from dledger.cli.group.secret import secret
+from dledger.cli.group.status import admit, groups, status, transfer
+from dledger.cli.group.topics import topics
+from dledger.cli.node.files import dump, verify
+from dledger.cli.node.reset_term import reset_term
+from dledger.cli.node.serve import serve
+from dledger.cli.records.append import append
+from dledger.cli.records.bench import bench
+from dledger.cli.records.tail import tail
+from dledger.cli.rocketmq.store import rocketmq
 from dledger.errors import DLedgerError
 from dledger.release import RELEASE
 

@@ -17,8 +17,8 @@ from dledger.cli.common import (
     print_json,
     timeout_option,
 )
-from dledger.cli.export_node import FILE_SIZE, export_messages, export_node
-from dledger.cli.export_topic import export_topic
+from dledger.cli.export.node_log import FILE_SIZE, export_messages, export_node
+from dledger.cli.export.topic import export_topic
 from dledger.cli.staging import staged
 from dledger.errors import ConfigError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dledger.cli.common import PATH
-from dledger.cli.files import check_directory
+from dledger.cli.node.files import check_directory
 
 
 @click.command(name="reset-term")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from dledger.cli.common import PATH, print_json, text_or_base64
-from dledger.cli.rocketmq_adopt import adopt
-from dledger.cli.rocketmq_ha import follow, serve_ha
+from dledger.cli.rocketmq.adopt import adopt
+from dledger.cli.rocketmq.ha import follow, serve_ha
 from dledger.errors import ConfigError, PathError
 from dledger.rocketmq.format.index_file import DEFAULT_SLOTS
 from dledger.storage.disk.file_names import is_file_name

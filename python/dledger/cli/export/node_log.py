@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dledger.cli.files import check_directory
+from dledger.cli.node.files import check_directory
 from dledger.errors import ConfigError, CorruptEntry, CorruptStore, PathError
 
 if TYPE_CHECKING:
