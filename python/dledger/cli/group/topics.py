@@ -49,9 +49,7 @@ def list_topics(bootstrap: str, timeout: float, as_json: bool) -> None:
             "log_id": info.log_id,
             "type": _kind(info),
             "schema_version": version,
-            "partition": one.partition,
-            "begin_offset": one.begin_offset,
-            "end_offset": one.end_offset,
+            **_place(one),
         }
         for info, version, one in parts
     ]
@@ -122,6 +120,10 @@ def _kind(info: TopicInfo) -> str:
     return "typed" if info.typed else "raw"
 
 
+def _place(one: PartitionState) -> dict[str, int]:
+    return {name: getattr(one, name) for name in ("partition", "begin_offset", "end_offset")}
+
+
 def _time(us: int) -> str | None:
     """Microseconds since 1970 as text; None for 0, a partition that never had a record."""
     try:
@@ -152,11 +154,9 @@ def _describe(
             ],
             "spark": json.loads(columns.text),
         }
-    partitions = [
+    partitions: list[dict[str, Any]] = [
         {
-            "partition": one.partition,
-            "begin_offset": one.begin_offset,
-            "end_offset": one.end_offset,
+            **_place(one),
             "records": one.end_offset - one.begin_offset,
             "bytes": one.bytes,
             "newest": _time(one.newest_us),
@@ -168,7 +168,7 @@ def _describe(
         "log_id": info.log_id,
         "type": _kind(info),
         "settings": info.settings,
-        "records": sum(one.end_offset - one.begin_offset for one in parts),
+        "records": sum(one["records"] for one in partitions),
         "bytes": sum(one.bytes for one in parts),
         "partitions": partitions,
         "schema": schema,

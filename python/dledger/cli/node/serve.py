@@ -73,29 +73,19 @@ def serve(
     if self_id not in addresses:
         raise ConfigError(f"--self-id {self_id}: not one of the peers {', '.join(addresses)}")
     own_host, port = split_address(addresses[NodeId(self_id)])
-    of_group = parse_settings(
-        settings, GroupConfig, NodeConfig, forbidden=(*DECIDED, "group", "host")
-    )
-    of_node = {
-        name: of_group.pop(name)
-        for name in list(of_group)
-        if name in NodeConfig.__dataclass_fields__
+    given = parse_settings(settings, GroupConfig, NodeConfig, forbidden=(*DECIDED, "group", "host"))
+    of_node = {name: given.pop(name) for name in NodeConfig.__dataclass_fields__ if name in given}
+    given |= {"group": group, "members": tuple(addresses)}
+    of_node |= {
+        "node_id": NodeId(self_id),
+        "directory": directory,
+        "host": host or own_host,
+        "port": port,
+        "accept_loss": accept_loss,
+        "secret_file": str(secret_file.absolute()) if secret_file is not None else "",
     }
-    group_config = from_settings(
-        GroupConfig, {**of_group, "group": group, "members": tuple(addresses)}
-    )
-    node_config = from_settings(
-        NodeConfig,
-        {
-            **of_node,
-            "node_id": NodeId(self_id),
-            "directory": directory,
-            "host": host or own_host,
-            "port": port,
-            "accept_loss": accept_loss,
-            "secret_file": str(secret_file.absolute()) if secret_file is not None else "",
-        },
-    )
+    group_config = from_settings(GroupConfig, given)
+    node_config = from_settings(NodeConfig, of_node)
     from dledger.node.peers.membership_secret import with_secret
     from dledger.node.process import run_node
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from dledger.rocketmq.files.layout import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LAYOUTS: Final = ("rocketmq", "dledger")
 index_slots_option = click.option(
     "--index-slots",
@@ -188,17 +190,13 @@ def time_ms(option: str, text: str | None) -> int | None:
     """
     if text is None or text.isdecimal():
         return None if text is None else int(text)
-    try:
-        time: datetime | None = datetime.fromisoformat(text)
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
-        raise ConfigError(
-            f"{option} {text!r}: write milliseconds since 1970, or a time as in "
-            f"2024-03-10T07:30:00Z"
-        )
-    micros = round((time - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
-    return -(-micros // 1000)
+    with suppress(ValueError):
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is not None:
+            return -(-(time - EPOCH) // timedelta(milliseconds=1))
+    raise ConfigError(
+        f"{option} {text!r}: write milliseconds since 1970, or a time as in 2024-03-10T07:30:00Z"
+    )
 
 
 def print_message(row: dict[str, Any]) -> None:
