@@ -14,7 +14,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,6 +46,20 @@ from tests.embedded.conftest import SMALL
 
 pytestmark = pytest.mark.cluster
 Until = Callable[..., None]
+
+
+@pytest.fixture
+def group(log_path: Path) -> Iterator[EmbeddedGroup]:
+    """A group of three in ``log_path``."""
+    with EmbeddedGroup(log_path, **SMALL) as running:
+        yield running
+
+
+@pytest.fixture
+def single(log_path: Path) -> Iterator[EmbeddedGroup]:
+    """A group of one in ``log_path``."""
+    with EmbeddedGroup(log_path, replicas=1, **SMALL) as running:
+        yield running
 
 
 def append(servers: str, *values: str) -> None:
@@ -151,46 +165,45 @@ def test_group_of_one_whose_disk_lost_committed_entries_names_the_way_out(
         EmbeddedGroup(log_path, replicas=1, **SMALL)
 
 
-def test_missing_node_is_started_by_whoever_comes_next(log_path: Path) -> None:
-    with EmbeddedGroup(log_path, **SMALL) as group:
-        group.kill("n1")
-        assert connect_path(log_path) == group.bootstrap_servers
-        assert group.nodes["n1"].pid is not None  # type: ignore[index]
+def test_missing_node_is_started_by_whoever_comes_next(
+    log_path: Path, group: EmbeddedGroup
+) -> None:
+    group.kill("n1")
+    assert connect_path(log_path) == group.bootstrap_servers
+    assert group.nodes["n1"].pid is not None  # type: ignore[index]
 
 
 def test_node_killed_just_as_group_is_joined_is_started_too(
-    log_path: Path, monkeypatch: pytest.MonkeyPatch
+    log_path: Path, group: EmbeddedGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGKILL of all nodes, and the next start before the kernel has ended the last of them."""
-    with EmbeddedGroup(log_path, **SMALL) as group:
-        group.kill("n0")
-        held = [NodeId("n1")]
+    group.kill("n0")
+    held = [NodeId("n1")]
 
-        def elected(*args: Any) -> NodeId | None:
-            while held:  # it held its lock when the group was joined, and is gone now
-                group.kill(held.pop())
-            return wait_for_leader(*args)
+    def elected(*args: Any) -> NodeId | None:
+        while held:  # it held its lock when the group was joined, and is gone now
+            group.kill(held.pop())
+        return wait_for_leader(*args)
 
-        monkeypatch.setattr("dledger.embedded.group.wait_for_leader", elected)
-        group.start()
-        assert running(log_path) == ["n0", "n1", "n2"]
+    monkeypatch.setattr("dledger.embedded.group.wait_for_leader", elected)
+    group.start()
+    assert running(log_path) == ["n0", "n1", "n2"]
 
 
 def test_path_of_killed_node_that_still_has_its_lock_gets_node_again(
-    log_path: Path, monkeypatch: pytest.MonkeyPatch
+    log_path: Path, single: EmbeddedGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
-        group.kill("n0")
-        lock = (log_path / "n0" / "node.pid").open("rb")
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel has not ended all of its threads
-        clock = SimpleNamespace(
-            time=time.time, monotonic=time.monotonic, sleep=lambda seconds: lock.close()
-        )
-        monkeypatch.setattr("dledger.embedded.home.time", clock)
-        connect_path(log_path)
-        monkeypatch.undo()
-        lock.close()
-        assert running(log_path) == ["n0"]
+    single.kill("n0")
+    lock = (log_path / "n0" / "node.pid").open("rb")
+    fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel has not ended all of its threads
+    clock = SimpleNamespace(
+        time=time.time, monotonic=time.monotonic, sleep=lambda seconds: lock.close()
+    )
+    monkeypatch.setattr("dledger.embedded.home.time", clock)
+    connect_path(log_path)
+    monkeypatch.undo()
+    lock.close()
+    assert running(log_path) == ["n0"]
 
 
 class Spawned:
@@ -277,12 +290,11 @@ def test_node_that_ends_by_itself_before_it_serves_is_started_once(
     assert len(spawned.pids) == 1
 
 
-def test_joining_a_running_group_starts_nothing(log_path: Path) -> None:
-    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
-        pids = [info.pid for info in group.nodes.values()]
-        for _ in range(3):
-            assert connect_path(log_path) == group.bootstrap_servers
-        assert [info.pid for info in group.nodes.values()] == pids
+def test_joining_a_running_group_starts_nothing(log_path: Path, single: EmbeddedGroup) -> None:
+    pids = [info.pid for info in single.nodes.values()]
+    for _ in range(3):
+        assert connect_path(log_path) == single.bootstrap_servers
+    assert [info.pid for info in single.nodes.values()] == pids
 
 
 def test_two_applications_have_one_group_and_the_second_goes_on_alone(log_path: Path) -> None:
@@ -489,12 +501,13 @@ def test_two_replicas_are_not_better_than_one(log_path: Path) -> None:
     assert not log_path.exists()
 
 
-def test_other_replicas_than_the_group_has_are_refused(log_path: Path) -> None:
-    with EmbeddedGroup(log_path, replicas=1, **SMALL):
-        with pytest.raises(ConfigError, match="1 replicas, not 3"):
-            connect_path(log_path, replicas=3)
-        connect_path(log_path, replicas=1)
-        connect_path(log_path)
+def test_other_replicas_than_the_group_has_are_refused(
+    log_path: Path, single: EmbeddedGroup
+) -> None:
+    with pytest.raises(ConfigError, match="1 replicas, not 3"):
+        connect_path(log_path, replicas=3)
+    connect_path(log_path, replicas=1)
+    connect_path(log_path)
 
 
 def test_group_is_not_made_where_none_is_wanted(log_path: Path) -> None:
@@ -508,28 +521,24 @@ def test_full_disk_is_named_before_anything_starts(log_path: Path) -> None:
         EmbeddedGroup(log_path, replicas=1, disk_reserve_bytes=1 << 60)
 
 
-def test_node_that_does_not_exist_is_named_with_those_that_do(log_path: Path) -> None:
-    with (
-        EmbeddedGroup(log_path, replicas=1, **SMALL) as group,
-        pytest.raises(ConfigError, match="it has n0"),
-    ):
-        group.kill("n1")
+def test_node_that_does_not_exist_is_named_with_those_that_do(single: EmbeddedGroup) -> None:
+    with pytest.raises(ConfigError, match="it has n0"):
+        single.kill("n1")
 
 
-def test_other_host_on_the_same_directory_is_refused(log_path: Path) -> None:
+def test_other_host_on_the_same_directory_is_refused(log_path: Path, single: EmbeddedGroup) -> None:
     """Its node holds the lock (one kernel, two containers), or gives signs of life (a network file
     system)."""
-    with EmbeddedGroup(log_path, replicas=1, **SMALL):
-        pid_file = log_path / "n0" / "node.pid"
-        content = pid_file.read_text()
-        elsewhere = json.loads(content)
-        elsewhere["host"] = {"name": "other-box", "boot": "other", "space": ""}
-        try:
-            pid_file.write_text(json.dumps(elsewhere))
-            with pytest.raises(PathError, match="host 'other-box'"):
-                connect_path(log_path)
-        finally:
-            pid_file.write_text(content)
+    pid_file = log_path / "n0" / "node.pid"
+    content = pid_file.read_text()
+    elsewhere = json.loads(content)
+    elsewhere["host"] = {"name": "other-box", "boot": "other", "space": ""}
+    try:
+        pid_file.write_text(json.dumps(elsewhere))
+        with pytest.raises(PathError, match="host 'other-box'"):
+            connect_path(log_path)
+    finally:
+        pid_file.write_text(content)
 
 
 def left_by(host: str, path: Path) -> str:
@@ -583,11 +592,10 @@ def test_store_of_another_group_keeps_its_node_from_starting(
         EmbeddedGroup(log_path)
 
 
-def test_nodes_load_neither_arrow_nor_spark(log_path: Path) -> None:
+def test_nodes_load_neither_arrow_nor_spark(single: EmbeddedGroup) -> None:
     """A node forwards bytes; what it does not load it neither waits for nor holds in memory."""
-    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
-        append(group.bootstrap_servers, "a")
-        maps = Path(f"/proc/{group.nodes['n0'].pid}/maps").read_text()  # type: ignore[index]
+    append(single.bootstrap_servers, "a")
+    maps = Path(f"/proc/{single.nodes['n0'].pid}/maps").read_text()  # type: ignore[index]
     assert "pyarrow" not in maps
     assert "numpy" not in maps
 
@@ -676,39 +684,37 @@ STRANGER = """
 
 
 def test_program_without_group_secret_cannot_read_append_or_delete(
-    log_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    group: EmbeddedGroup, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It knows the ports, as every user of the machine may."""
-    with EmbeddedGroup(log_path, **SMALL) as group:
-        append(group.bootstrap_servers, "ours")
-        with monkeypatch.context() as patch:
-            patch.setenv("DLEDGER_USER_DIRECTORY", str(tmp_path / "another user"))
-            with application(STRANGER, group.bootstrap_servers) as theirs:
-                assert [line_of(theirs) for _ in range(4)] == ["AccessDenied True True"] * 4
-        assert values(group.bootstrap_servers) == ["ours"]
+    append(group.bootstrap_servers, "ours")
+    with monkeypatch.context() as patch:
+        patch.setenv("DLEDGER_USER_DIRECTORY", str(tmp_path / "another user"))
+        with application(STRANGER, group.bootstrap_servers) as theirs:
+            assert [line_of(theirs) for _ in range(4)] == ["AccessDenied True True"] * 4
+    assert values(group.bootstrap_servers) == ["ours"]
 
 
-def test_any_program_of_the_owner_finds_the_secret_by_the_addresses_alone(log_path: Path) -> None:
+def test_any_program_of_the_owner_finds_the_secret_by_the_addresses_alone(
+    single: EmbeddedGroup,
+) -> None:
     script = """
         with Client(sys.argv[1]) as client:
             client.append("t", b"theirs")
             print("done")
     """
-    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
-        append(group.bootstrap_servers, "ours")
-        with application(script, group.bootstrap_servers) as second:
-            assert line_of(second) == "done"
-        assert values(group.bootstrap_servers) == ["ours", "theirs"]
+    append(single.bootstrap_servers, "ours")
+    with application(script, single.bootstrap_servers) as second:
+        assert line_of(second) == "done"
+    assert values(single.bootstrap_servers) == ["ours", "theirs"]
 
 
-def test_what_a_group_keeps_is_for_its_owner_alone(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    with EmbeddedGroup(path, replicas=1, **SMALL) as group:
-        append(group.bootstrap_servers, "ours")
-        modes = {
-            one.name: stat.S_IMODE(one.stat().st_mode)
-            for one in (path, *path.iterdir(), *path.glob("n0/node.*"))
-        }
+def test_what_a_group_keeps_is_for_its_owner_alone(log_path: Path, single: EmbeddedGroup) -> None:
+    append(single.bootstrap_servers, "ours")
+    modes = {
+        one.name: stat.S_IMODE(one.stat().st_mode)
+        for one in (log_path, *log_path.iterdir(), *log_path.glob("n0/node.*"))
+    }
     assert {name for name, mode in modes.items() if mode & 0o077} == set()
     assert {"secret", "group.json", ".lock", "n0", "node.log", "node.pid"} <= set(modes)
 

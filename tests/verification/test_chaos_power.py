@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -74,8 +75,15 @@ class Machine:
         self.disk.fsync_dir(self.root)
         return file
 
+    def rename(self, name: str, other: str) -> None:
+        self.disk.rename(self.root / name, self.root / other)
+
     def content(self, name: str) -> bytes:
         return (self.root / name).read_bytes()
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.root.iterdir()}
 
     @property
     def pending(self) -> int:
@@ -165,25 +173,17 @@ def test_names_come_back_until_their_directory_was_synced(machine: Machine) -> N
     for name in ("old", "gone", "kept"):
         machine.make(name, name.encode())
     machine.make("new", b"new")
-    machine.disk.rename(machine.root / "new", machine.root / "old")
+    machine.rename("new", "old")
     machine.disk.unlink(machine.root / "gone")
     machine.disk.open(machine.root / "fresh", create=True).fdatasync()
     machine.disk.mkdir(machine.root / "below" / "deep")
     machine.cut()
-    assert {path.name: path.read_bytes() for path in machine.root.iterdir()} == {
-        "old": b"old",
-        "new": b"new",
-        "gone": b"gone",
-        "kept": b"kept",
-    }
-    machine.disk.rename(machine.root / "new", machine.root / "old")
+    assert machine.files == {"old": b"old", "new": b"new", "gone": b"gone", "kept": b"kept"}
+    machine.rename("new", "old")
     machine.disk.unlink(machine.root / "gone")
     machine.disk.fsync_dir(machine.root)
     assert machine.cut() == 0
-    assert {path.name: path.read_bytes() for path in machine.root.iterdir()} == {
-        "old": b"new",
-        "kept": b"kept",
-    }
+    assert machine.files == {"old": b"new", "kept": b"kept"}
 
 
 def test_renamed_file_has_no_doubtful_bytes_of_the_one_it_replaced(
@@ -194,7 +194,7 @@ def test_renamed_file_has_no_doubtful_bytes_of_the_one_it_replaced(
     fresh.pwritev([b"c" * 512], 0)
     fresh.fdatasync()
     machine.disk.fsync_dir(machine.root)
-    machine.disk.rename(machine.root / "f.new", machine.root / "f")
+    machine.rename("f.new", "f")
     machine.cut()
     assert machine.content("f") == b"a" * 512
     assert machine.content("f.new") == b"c" * 512
@@ -255,11 +255,7 @@ def grow(machine: Machine, count: int, synced: int) -> tuple[GroupConfig, NodeCo
         segment_bytes=16 << 10,
         index_file_bytes=8 << 10,
         max_body_bytes=4 << 10,
-        members=(
-            NodeId("n0"),
-            NodeId("n1"),
-            NodeId("n2"),
-        ),
+        members=tuple(map(NodeId, ("n0", "n1", "n2"))),
     )
     node = NodeConfig(node_id=NodeId("n0"), directory=machine.root / "n0")
     store = open_store(group, node, machine.disk, BackgroundState.INLINE)
@@ -290,9 +286,7 @@ def test_a_store_has_what_it_reported_durable_after_every_power_cut(
         bodies = [bytes(entry.body) for entry in store.read(Index(0), 1 << 30, Index(synced))]
         assert bodies == [f"{number}".encode() * 150 for number in range(synced)]
         store.close()
-        for path in sorted(node.directory.rglob("*"), reverse=True):
-            path.rmdir() if path.is_dir() else path.unlink()
-        node.directory.rmdir()
+        shutil.rmtree(node.directory)
         machine.forget()
     assert lost > 0
 

@@ -127,24 +127,11 @@ class Node:
 
     def _command(self) -> list[str]:
         if self.plain:
-            settings = {**GROUP_SETTINGS, **self._settings}.items()
-            return [
-                sys.executable,
-                "-m",
-                "dledger",
-                "serve",
-                "--self-id",
-                self.name,
-                "--peers",
-                format_peers({NodeId(n): a for n, a in self._peers.items()}),
-                "--group",
-                GROUP,
-                "--dir",
-                str(self.directory),
-                "--host",
-                HOST,
-                *(part for name, value in settings for part in ("--set", f"{name}={value}")),
-            ]
+            peers = format_peers({NodeId(n): a for n, a in self._peers.items()})
+            words = f"serve --self-id {self.name} --peers {peers} --group {GROUP} --host {HOST}"
+            for name, value in {**GROUP_SETTINGS, **self._settings}.items():
+                words += f" --set {name}={value}"
+            return [sys.executable, "-m", "dledger", *words.split(), "--dir", str(self.directory)]
         config = self.home / "config.json"
         node = {
             "node_id": self.name,

@@ -8,7 +8,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -66,17 +66,11 @@ class Part:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        names = (
-            "nodes", "small_disk", "runs", "bites", "acknowledged", "operations", "errors",
-            "compared_bytes", "starts",
-        )  # fmt: skip
-        plain = {name: getattr(self, name) for name in names}
-        return {
-            **plain,
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "verdict"}
+        return plain | {
             "seconds": round(self.seconds, 1),
             "history": self.verdict.as_dict(),
             "gaps": [gap.as_dict() for gap in self.gaps],
-            "problems": self.problems,
         }
 
 
