@@ -8,22 +8,28 @@ from pathlib import Path
 import pytest
 
 from dledger import Client, EmbeddedGroup
+from tests.cli.commands import SMALL
 
 
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedGroup]:
     path = tmp_path_factory.mktemp("cli") / "log"
-    with EmbeddedGroup(path, replicas=3, segment_bytes=16 << 20, index_file_bytes=1 << 20) as group:
+    with EmbeddedGroup(path, replicas=3, **SMALL) as group:
         yield group
+
+
+@pytest.fixture
+def named_group(group: EmbeddedGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands find the group without ``--bootstrap``."""
+    monkeypatch.setenv("DLEDGER_BOOTSTRAP", group.bootstrap_servers)
 
 
 @pytest.fixture
 def stopped_node(tmp_path: Path) -> Path:
     """The directory of a node that holds three records and does not run."""
     path = tmp_path / "log"
-    small = {"segment_bytes": 16 << 20, "index_file_bytes": 1 << 20}
     with (
-        EmbeddedGroup(path, replicas=1, **small) as group,
+        EmbeddedGroup(path, replicas=1, **SMALL) as group,
         Client(group.bootstrap_servers) as client,
     ):
         client.create_topic("t")

@@ -6,19 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from dledger import Client, EmbeddedGroup
-from dledger.cli.main import main
 from dledger.cli.staging import MARK, staged
 from dledger.errors import PathError
 from dledger.rocketmq.files.layout import open_store
 from dledger.rocketmq.files.ranges import plan_store, read_range
 from dledger.rocketmq.files.storage import Storage
-
-
-def run(*words: str) -> Result:
-    return CliRunner().invoke(main, ["export", *words])
+from tests.cli.commands import out, refusal
 
 
 def read_all(root: Path, layout: str = "rocketmq") -> list[dict[str, object]]:
@@ -52,19 +47,9 @@ def test_a_topic_is_exported_with_its_partitions_keys_headers_and_times(
     orders: EmbeddedGroup, tmp_path: Path, form: str
 ) -> None:
     target = tmp_path / "store"
-    words = (
-        "--format",
-        form,
-        "-b",
-        orders.bootstrap_servers,
-        "--topic",
-        "my.orders",
-        "--file-size",
-        "8192",
-    )
-    done = run(str(target), *words, "--as", "orders", "--broker", "10.0.0.1:10911")
-    assert done.exit_code == 0, done.output
-    report = json.loads(done.stdout)
+    source = f"-b {orders.bootstrap_servers} --topic my.orders --as orders"
+    words = f"export {target} --format {form} {source} --file-size 8192"
+    report = json.loads(out(f"{words} --broker 10.0.0.1:10911"))
     assert (report["topic"], report["messages"]) == ("orders", 40)
     assert report["queues"][1] == {"queue": 1, "begin_offset": 0, "end_offset": 20}
     found = read_all(target)
@@ -76,9 +61,7 @@ def test_a_topic_is_exported_with_its_partitions_keys_headers_and_times(
         1_700_000_000 + n / 1000 for n in range(40)
     ]  # type: ignore[attr-defined]
     assert {row["store_host"] for row in found} == {"10.0.0.1:10911"}
-    again = run(str(target), *words, "--as", "orders")
-    assert again.exit_code == 2
-    assert "is there already" in again.stderr
+    assert "is there already" in refusal(words)
 
 
 @pytest.mark.cluster
@@ -86,10 +69,8 @@ def test_topic_with_name_invalid_in_rocketmq_is_refused(
     orders: EmbeddedGroup, tmp_path: Path
 ) -> None:
     """The command makes no files."""
-    words = ("--format", "rocketmq", "-b", orders.bootstrap_servers, "--topic", "my.orders")
-    done = run(str(tmp_path / "store"), *words)
-    assert done.exit_code == 2
-    assert "--as" in done.stderr
+    words = f"--format rocketmq -b {orders.bootstrap_servers} --topic my.orders"
+    assert "--as" in refusal(f"export {tmp_path}/store {words}")
     assert not any(tmp_path.iterdir())
 
 
@@ -98,11 +79,8 @@ def test_log_of_stopped_node_is_exported_entry_by_entry_and_repeatably(
 ) -> None:
     """A second export gives the same result."""
     target = tmp_path / "ledger"
-    done = run(
-        str(target), "--format", "dledger", "--node", str(stopped_node), "--file-size", "1048576"
-    )
-    assert done.exit_code == 0, done.output
-    report = json.loads(done.stdout)
+    words = f"export {target} --format dledger --node {stopped_node} --file-size 1048576"
+    report = json.loads(out(words))
     entries = read_all(target, "dledger")
     assert [entry["entry_index"] for entry in entries] == list(range(report["end_index"] + 1))
     assert {entry["magic"] for entry in entries} == {1}
@@ -116,22 +94,17 @@ def test_log_of_stopped_node_is_exported_entry_by_entry_and_repeatably(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--format", "rocketmq"], "what to export"),
-        (["--format", "rocketmq", "--node", "n0"], "--node is for --format dledger"),
-        (["--format", "dledger", "--node", "n0", "--self-id", "../x"], "--self-id"),
-        (
-            ["--format", "rocketmq", "-b", "127.0.0.1:1", "--topic", "t", "--broker", "host"],
-            "--broker host",
-        ),
-        (["--format", "dledger", "--node", "nowhere"], "does not exist"),
+        ("--format rocketmq", "what to export"),
+        ("--format rocketmq --node n0", "--node is for --format dledger"),
+        ("--format dledger --node n0 --self-id ../x", "--self-id"),
+        ("--format rocketmq -b 127.0.0.1:1 --topic t --broker host", "--broker host"),
+        ("--format dledger --node nowhere", "does not exist"),
     ],
 )
 def test_what_cannot_be_exported_is_refused_with_a_word_on_it(
-    tmp_path: Path, words: list[str], says: str
+    tmp_path: Path, words: str, says: str
 ) -> None:
-    done = run(str(tmp_path / "out"), *words)
-    assert done.exit_code == 2
-    assert says in done.stderr
+    assert says in refusal(f"export {tmp_path}/out {words}")
     assert not any(tmp_path.iterdir())
 
 
@@ -175,34 +148,13 @@ def test_what_somebody_else_has_put_there_is_left_alone(tmp_path: Path) -> None:
 def test_a_self_id_that_a_broker_does_not_start_with_is_refused(
     tmp_path: Path, self_id: str
 ) -> None:
-    done = run(
-        str(tmp_path / "out"),
-        "--format",
-        "dledger",
-        "-b",
-        "127.0.0.1:1",
-        "--topic",
-        "t",
-        "--self-id",
-        self_id,
-    )
-    assert done.exit_code == 2
-    assert "one letter and a whole number" in done.stderr
-    words = ["--format", "dledger", "--node", str(tmp_path), "--messages", "--self-id", self_id]
-    done = run(str(tmp_path / "out"), *words)
-    assert done.exit_code == 2
-    assert "one letter and a whole number" in done.stderr
+    for source in ("-b 127.0.0.1:1 --topic t", f"--node {tmp_path} --messages"):
+        words = f"export {tmp_path}/out --format dledger {source} --self-id {self_id}"
+        assert "one letter and a whole number" in refusal(words)
 
 
 def test_dledger_alone_takes_other_ids_than_a_broker(tmp_path: Path) -> None:
-    done = run(
-        str(tmp_path / "out"),
-        "--format",
-        "dledger",
-        "--node",
-        str(tmp_path / "nowhere"),
-        "--self-id",
-        "broker",
-    )
-    assert "--self-id" not in done.stderr
-    assert "does not exist" in done.stderr
+    words = f"--format dledger --node {tmp_path}/nowhere --self-id broker"
+    said = refusal(f"export {tmp_path}/out {words}")
+    assert "--self-id" not in said
+    assert "does not exist" in said

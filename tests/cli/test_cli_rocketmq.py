@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from dledger.cli.main import main
 from dledger.errors import ConfigError, FormatError, PathError
 from dledger.rocketmq.files.storage import Storage
 from dledger.rocketmq.format.index_file import IndexFile
+from tests.cli.commands import carried_out, flip
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq"
+IN_SECOND = 201 + 100
+"""Where a byte of the second message lies in the log."""
 
 
 @pytest.fixture
@@ -30,22 +31,22 @@ def store(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def verify(root: Path) -> tuple[int, dict[str, Any]]:
+    done = carried_out(f"rocketmq verify {root}")
+    return done.exit_code, json.loads(done.output)
+
+
 def test_verify_of_an_upgraded_store_counts_the_messages_of_both_logs(store: Path) -> None:
-    done = CliRunner().invoke(main, ["rocketmq", "verify", str(store)], standalone_mode=False)
-    report = json.loads(done.output)
-    assert (report["ok"], report["messages"], len(report["files"])) == (True, 7, 2)
-    assert done.exit_code == 0
+    code, report = verify(store)
+    assert (report["ok"], report["messages"], len(report["files"]), code) == (True, 7, 2, 0)
 
 
 def test_verify_names_file_and_bytes_of_damage_and_changes_nothing(store: Path) -> None:
     path = store / "commitlog" / ("0" * 20)
-    data = bytearray(path.read_bytes())
-    data[201 + 100] ^= 1
-    path.write_bytes(bytes(data))
-    done = CliRunner().invoke(main, ["rocketmq", "verify", str(store)], standalone_mode=False)
-    report = json.loads(done.output)
-    assert done.exit_code == 1
-    assert report["messages"] == 6
+    flip(path, IN_SECOND)
+    data = path.read_bytes()
+    code, report = verify(store)
+    assert (report["messages"], code) == (6, 1)
     ((damage),) = report["damage"]
     assert (damage["file"], damage["start"], damage["end"]) == (str(path), 201, 402)
     assert path.read_bytes() == data
@@ -54,16 +55,13 @@ def test_verify_names_file_and_bytes_of_damage_and_changes_nothing(store: Path) 
 def test_verify_of_what_is_no_store_says_what_to_name(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "commitlog" / "notes").write_text("")
-    done = CliRunner().invoke(main, ["rocketmq", "verify", str(tmp_path)], standalone_mode=False)
-    assert isinstance(done.exception, PathError)
-    assert "no commit log files" in str(done.exception)
+    with pytest.raises(PathError, match="no commit log files"):
+        verify(tmp_path)
 
 
-def run(*words: str) -> tuple[int, list[dict[str, Any]], str]:
+def search(root: Path, words: str) -> tuple[int, list[dict[str, Any]], str]:
     """Exit code, the JSON lines, and what was told beside."""
-    done = CliRunner().invoke(main, ["rocketmq", *words], standalone_mode=False)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
+    done = carried_out(f"rocketmq search {root} {words}")
     return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
@@ -81,8 +79,7 @@ def test_inspect_shows_both_logs_of_an_upgraded_store(store: Path) -> None:
     (store / "config").mkdir()
     (store / "config" / "topics.json").write_bytes((GOLDEN / "topics.json").read_bytes())
     (store / "checkpoint").write_bytes((GOLDEN / "checkpoint.bin").read_bytes().ljust(4096, b"\0"))
-    done = CliRunner().invoke(main, ["rocketmq", "inspect", str(store)], standalone_mode=False)
-    report = json.loads(done.output)
+    report = json.loads(carried_out(f"rocketmq inspect {store}").output)
     assert [(log["log"], log["begin"], log["file_bytes"]) for log in report["logs"]] == [
         ("commitlog", 0, 65_536),
         ("dledger", 65_536, 65_536),
@@ -96,9 +93,7 @@ def test_inspect_shows_both_logs_of_an_upgraded_store(store: Path) -> None:
 
 def test_inspect_of_a_dledger_node_shows_what_is_committed() -> None:
     node = GOLDEN.parent / "dledger_clean_n0"
-    done = CliRunner().invoke(
-        main, ["rocketmq", "inspect", str(node), "--layout", "dledger"], standalone_mode=False
-    )
+    done = carried_out(f"rocketmq inspect {node} --layout dledger")
     (log,) = json.loads(done.output)["logs"]
     assert (log["committed_index"], len(log["files"])) == (5, 2)
     assert log["committed_end"] > log["files"][0]["bytes"]
@@ -113,9 +108,7 @@ def test_search_by_key_finds_what_the_index_has_and_what_it_has_not_yet(
         stores.upgraded(tmp_path)
     else:
         stores.Log(tmp_path / "commitlog", 4096).append(stores.some(100))
-    rows = [
-        row for key in range(100) for row in run("search", str(tmp_path), "--key", f"k{key}")[1]
-    ]
+    rows = [row for key in range(100) for row in search(tmp_path, f"--key k{key}")[1]]
     assert [row["keys"] for row in rows] == [f"k{n}" for n in range(100)]
     if indexed:
         index(
@@ -124,17 +117,12 @@ def test_search_by_key_finds_what_the_index_has_and_what_it_has_not_yet(
             or [("orders", "other", rows[30]["physical_offset"])],
         )
     for n in (0, 25, 59, 99):
-        topic = rows[n]["topic"]
-        code, found, _ = run(
-            "search", str(tmp_path), "--topic", topic, "--key", f"k{n}", "--index-slots", "10"
-        )
-        assert (code, found) == (0, [rows[n]])
-    assert run("search", str(tmp_path), "--topic", "nothing", "--key", "k3", "--index-slots", "10")[
-        :2
-    ] == (1, [])
+        words = f"--topic {rows[n]['topic']} --key k{n} --index-slots 10"
+        assert search(tmp_path, words)[:2] == (0, [rows[n]])
+    assert search(tmp_path, "--topic nothing --key k3 --index-slots 10")[:2] == (1, [])
     if indexed:
         with pytest.raises(FormatError, match="maxHashSlotNum"):
-            run("search", str(tmp_path), "--topic", "orders", "--key", "k3")
+            search(tmp_path, "--topic orders --key k3")
 
 
 def test_search_by_index_opens_only_files_with_the_message_or_the_end(
@@ -155,9 +143,7 @@ def test_search_by_index_opens_only_files_with_the_message_or_the_end(
         return plain(storage, path, offset, length)
 
     monkeypatch.setattr(Storage, "read", noted)
-    _, found, _ = run(
-        "search", str(tmp_path), "--topic", "orders", "--key", "k40", "--index-slots", "10"
-    )
+    _, found, _ = search(tmp_path, "--topic orders --key k40 --index-slots 10")
     assert [row["keys"] for row in found] == ["k40"]
     assert {path for path in read if "commitlog" in path} == {
         f"commitlog/{place - place % 4096:020d}"
@@ -167,23 +153,20 @@ def test_search_by_index_opens_only_files_with_the_message_or_the_end(
 
 def test_search_by_id_topic_and_time(tmp_path: Path, stores: Any) -> None:
     stores.upgraded(tmp_path)
-    _, rows, _ = run("search", str(tmp_path), "--from", "0", "-n", "1000")
+    _, rows, _ = search(tmp_path, "--from 0 -n 1000")
     assert len(rows) == 100
     for row in (rows[3], rows[70]):
-        assert run("search", str(tmp_path), "--id", row["message_id"].lower())[1] == [row]
-    assert run("search", str(tmp_path), "--id", rows[3]["message_id"][:-1] + "F")[0] == 1
-    assert run("search", str(tmp_path), "--topic", "orders", "-n", "3")[1] == rows[0:6:2]
+        assert search(tmp_path, f"--id {row['message_id'].lower()}")[1] == [row]
+    assert search(tmp_path, f"--id {rows[3]['message_id'][:-1]}F")[0] == 1
+    assert search(tmp_path, "--topic orders -n 3")[1] == rows[0:6:2]
     first, last = rows[10]["store_timestamp"], rows[20]["store_timestamp"]
-    assert run("search", str(tmp_path), "--from", first, "--to", last)[1] == rows[10:20]
+    assert search(tmp_path, f"--from {first} --to {last}")[1] == rows[10:20]
     assert rows[0]["body"] == "000000".ljust(100, ".")
 
 
 def test_search_tells_of_damage_and_goes_on(store: Path) -> None:
-    path = store / "commitlog" / ("0" * 20)
-    data = bytearray(path.read_bytes())
-    data[201 + 100] ^= 1
-    path.write_bytes(bytes(data))
-    code, rows, told = run("search", str(store), "--from", "0")
+    flip(store / "commitlog" / ("0" * 20), IN_SECOND)
+    code, rows, told = search(store, "--from 0")
     assert (code, len(rows)) == (0, 6)
     assert "bytes 201 to 402 are damaged" in told
 
@@ -191,13 +174,13 @@ def test_search_tells_of_damage_and_goes_on(store: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "what to look for"),
-        (["--id", "a", "--key", "b"], "both name a message"),
-        (["--from", "yesterday"], "write milliseconds"),
-        (["--from", "2024-03-10T07:30:00"], "write milliseconds"),
-        (["--key", "k", "--storage-options", "x"], "no JSON object"),
+        ("", "what to look for"),
+        ("--id a --key b", "both name a message"),
+        ("--from yesterday", "write milliseconds"),
+        ("--from 2024-03-10T07:30:00", "write milliseconds"),
+        ("--key k --storage-options x", "no JSON object"),
     ],
 )
-def test_search_for_what_cannot_be_is_refused(store: Path, words: list[str], message: str) -> None:
+def test_search_for_what_cannot_be_is_refused(store: Path, words: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        run("search", str(store), *words)
+        search(store, words)

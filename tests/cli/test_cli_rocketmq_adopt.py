@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import Result
 
-from dledger.cli.main import main
 from dledger.config import GroupConfig
 from dledger.errors import ConfigError, PathError
 from dledger.rocketmq.format.message import Message
 from dledger.rocketmq.store.message_store import MessageStore
 from dledger.rocketmq.store.store_lock import StoreLock
+from tests.cli.commands import attempt
 
 SIZE = 65_536
 
@@ -38,20 +37,9 @@ def files_of(root: Path) -> dict[str, bytes]:
     }
 
 
-def run(root: Path, *args: str) -> Any:
-    given = [
-        "rocketmq",
-        "adopt",
-        str(root),
-        "--self-id",
-        "n0",
-        "--group",
-        "g",
-        "--index-file-bytes",
-        "3200",
-        *args,
-    ]
-    return CliRunner().invoke(main, given, standalone_mode=False)
+def run(root: Path, words: str) -> Result:
+    given = "--self-id n0 --group g --index-file-bytes 3200"
+    return attempt(f"rocketmq adopt {root} {given} {words}")
 
 
 def test_a_dry_run_says_what_would_be_done_and_changes_nothing(store: Path) -> None:
@@ -70,7 +58,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(store: Path) -> N
 
 def test_nothing_is_done_unless_somebody_says_yes(store: Path) -> None:
     before = files_of(store)
-    done = run(store)
+    done = run(store, "")
     assert isinstance(done.exception, ConfigError)
     assert "--yes" in str(done.exception)
     assert "close " in done.output
@@ -84,9 +72,7 @@ def test_adopted_store_names_its_start_command_and_is_not_adopted_twice(store: P
         f"--dir {store}/dledger-n0 --set commit_log=rocketmq --set segment_bytes=65536"
         in done.output
     )
-    settings = dict(
-        text.split("=") for text in done.output.split("--set ")[1:] for text in [text.strip()]
-    )
+    settings = dict(text.strip().split("=") for text in done.output.split("--set ")[1:])
     assert GroupConfig(
         commit_log=settings.pop("commit_log"), **{name: int(v) for name, v in settings.items()}
     )
@@ -100,7 +86,7 @@ def test_adopted_store_names_its_start_command_and_is_not_adopted_twice(store: P
 def test_a_copy_is_adopted_and_the_store_stays_as_it_is(store: Path, tmp_path: Path) -> None:
     before = files_of(store)
     left = tmp_path / "copy.partial"  # by one that was killed
-    done = run(store, "--yes", "--to", str(tmp_path / "copy"))
+    done = run(store, f"--yes --to {tmp_path}/copy")
     assert done.exception is None, done.exception
     assert f"make {tmp_path / 'copy'}/dledger-n0" in done.output
     assert files_of(store) == before
@@ -108,13 +94,13 @@ def test_a_copy_is_adopted_and_the_store_stays_as_it_is(store: Path, tmp_path: P
     copy = files_of(tmp_path / "copy")
     assert "dledger-n0/adopted" in copy
     assert {name for name in copy if not name.startswith("dledger-n0")} == set(before) - {"lock"}
-    assert isinstance(run(store, "--yes", "--to", str(tmp_path / "copy")).exception, PathError)
+    assert isinstance(run(store, f"--yes --to {tmp_path}/copy").exception, PathError)
 
 
 def test_a_store_that_a_broker_holds_is_refused(store: Path) -> None:
     lock = StoreLock(store)
-    for args in (("--yes",), ("--dry-run",)):
-        refused = run(store, *args)
+    for words in ("--yes", "--dry-run"):
+        refused = run(store, words)
         assert isinstance(refused.exception, PathError)
         assert "is in use: a broker" in str(refused.exception)
     lock.release()
@@ -124,12 +110,11 @@ def test_a_store_that_a_broker_holds_is_refused(store: Path) -> None:
 
 
 def test_arguments_that_cannot_be_are_refused(store: Path) -> None:
-    within = str(store / "copy")
-    for args in (
-        ("--self-id", "../n0"),
-        ("--group", "a b"),
-        ("--index-file-bytes", "33"),
-        ("--to", within),
+    for words in (
+        "--self-id ../n0",
+        "--group 'a b'",
+        "--index-file-bytes 33",
+        f"--to {store}/copy",
     ):
-        assert isinstance(run(store, *args, "--yes").exception, ConfigError)
+        assert isinstance(run(store, f"{words} --yes").exception, ConfigError)
     assert not list(store.glob("*n0*"))

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from dledger.cli.main import main
 from dledger.errors import DLedgerError
 from dledger.rocketmq.dispatch.build_consume_queue import Reput
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
@@ -28,6 +27,7 @@ from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.message_store import MessageStore
 from dledger.rocketmq.store.store_lock import CheckpointFile
+from tests.cli.commands import attempt
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq"
 SLOTS = 100
@@ -153,8 +153,8 @@ def files(root: Path) -> list[Path]:
     )
 
 
-def run(*words: str) -> Result:
-    done = CliRunner().invoke(main, [*words], standalone_mode=False)
+def run(words: str) -> Result:
+    done = attempt(words)
     assert done.exception is None or isinstance(done.exception, DLedgerError | SystemExit), (
         done.exc_info
     )
@@ -162,38 +162,25 @@ def run(*words: str) -> Result:
 
 
 def verify(root: Path) -> object:
-    done = run("rocketmq", "verify", str(root), "--index-slots", str(SLOTS))
+    done = run(f"rocketmq verify '{root}' --index-slots {SLOTS}")
     if done.exit_code:
         return None
     report = json.loads(done.stdout)
     return None if report["notes"] else report["messages"]
 
 
-def search(root: Path) -> object:
-    done = run("rocketmq", "search", str(root), "--from", "0", "-n", "1000")
+def search(root: Path, words: str = "--from 0 -n 1000") -> object:
+    done = run(f"rocketmq search '{root}' {words}")
     return None if done.exit_code or done.stderr else done.stdout
 
 
 def search_by_key(root: Path) -> object:
-    found = []
-    for key in KEYS:
-        done = run(
-            "rocketmq",
-            "search",
-            str(root),
-            "--topic",
-            "orders",
-            "--key",
-            key,
-            "--index-slots",
-            str(SLOTS),
-        )
-        found.append(None if done.exit_code or done.stderr else done.stdout)
+    found = [search(root, f"--topic orders --key {key} --index-slots {SLOTS}") for key in KEYS]
     return None if None in found else found
 
 
 def adopt(root: Path) -> object:
-    done = run("rocketmq", "adopt", str(root), "--self-id", "n0", "--dry-run")
+    done = run(f"rocketmq adopt '{root}' --self-id n0 --dry-run")
     said = ("covers what stands there", "\nthe log begins")
     if done.exit_code or done.exception or any(text in done.stdout for text in said):
         return None

@@ -3,40 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from dledger.cli.main import main
 from dledger.errors import ConfigError, PathError, UnknownOption
 from dledger.rocketmq.format.message import Message
 from dledger.rocketmq.store.message_store import MessageStore
+from tests.cli.commands import carried_out, program
 
 FILE = 1 << 16
-SETTINGS = (
-    "--set",
-    f"mappedFileSizeCommitLog={FILE}",
-    "--set",
-    "mappedFileSizeConsumeQueue=2000",
-    "--set",
-    "maxHashSlotNum=64",
-    "--set",
-    "maxIndexNum=400",
+SETTINGS = " ".join(
+    f"--set {setting}"
+    for setting in (
+        f"mappedFileSizeCommitLog={FILE}",
+        "mappedFileSizeConsumeQueue=2000",
+        "maxHashSlotNum=64",
+        "maxIndexNum=400",
+    )
 )
 SMALL = {"file_size": FILE, "units_in_file": 100, "index_slots": 64, "index_units": 400}
 
 
 @contextlib.contextmanager
-def running(*words: str) -> Iterator[subprocess.Popen[str]]:
+def running(words: str) -> Iterator[subprocess.Popen[str]]:
     """The command, which is killed at the end if it still runs."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "dledger", "rocketmq", *words, *SETTINGS],
+        program(f"rocketmq {words} {SETTINGS}"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -87,18 +85,16 @@ def test_chain_of_slaves_that_are_killed_ends_with_the_masters_store(
     master: Path, tmp_path: Path
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    with running("serve-ha", "--store", str(master), "--listen", "127.0.0.1:0") as serving:
+    with running(f"serve-ha --store {master} --listen 127.0.0.1:0") as serving:
         address = first_line(serving).split()[2].rstrip(",")
-        with running(
-            "follow", address, "--store", str(first), "--listen", "127.0.0.1:0"
-        ) as following:
+        with running(f"follow {address} --store {first} --listen 127.0.0.1:0") as following:
             through = first_line(following).split()[2].rstrip(",")
             eventually(lambda: (first / "commitlog").exists() and log_of(first) == log_of(master))
             for _ in range(2):
-                with running("follow", through, "--store", str(second)) as last:
+                with running(f"follow {through} --store {second}") as last:
                     eventually((second / "commitlog").exists)
                     last.kill()
-            with running("follow", through, "--store", str(second)) as last:
+            with running(f"follow {through} --store {second}") as last:
                 said(last, " follows ")
                 eventually(lambda: log_of(second) == log_of(master))
                 last.send_signal(signal.SIGTERM)
@@ -117,9 +113,9 @@ def test_follow_of_another_masters_log_ends_with_what_is_wrong(
 ) -> None:
     with MessageStore(tmp_path / "slave", **SMALL) as store:  # type: ignore[arg-type]
         store.log.put_messages([Message("other", b"x" * 9_000)] * 7)
-    with running("serve-ha", "--store", str(master), "--listen", "127.0.0.1:0") as serving:
+    with running(f"serve-ha --store {master} --listen 127.0.0.1:0") as serving:
         address = first_line(serving).split()[2].rstrip(",")
-        with running("follow", address, "--store", str(tmp_path / "slave")) as following:
+        with running(f"follow {address} --store {tmp_path}/slave") as following:
             said(serving, "behind the end of this log")
             said(following, "closed the connection unanswered")
             following.send_signal(signal.SIGTERM)
@@ -129,22 +125,19 @@ def test_follow_of_another_masters_log_ends_with_what_is_wrong(
 @pytest.mark.parametrize(
     ("words", "error", "why"),
     [
-        (("follow", "nowhere"), ConfigError, "write host:port"),
-        (("follow", "h:1", "--listen", "h"), ConfigError, "write host:port"),
-        (("follow", "h:1", "--set", "maxIndexNumm=1"), UnknownOption, "did you mean 'maxIndexNum'"),
-        (("follow", "h:1", "--set", "haTransferBatchSize=1"), UnknownOption, "unknown setting"),
-        (("follow", "h:1", "--set", "maxIndexNum=none"), ConfigError, "cannot be its value"),
-        (("follow", "h:1", "--set", "maxIndexNum"), ConfigError, "write name=value"),
-        (("serve-ha", "--listen", "127.0.0.1:0"), PathError, "no commitlog in it"),
+        ("follow nowhere", ConfigError, "write host:port"),
+        ("follow h:1 --listen h", ConfigError, "write host:port"),
+        ("follow h:1 --set maxIndexNumm=1", UnknownOption, "did you mean 'maxIndexNum'"),
+        ("follow h:1 --set haTransferBatchSize=1", UnknownOption, "unknown setting"),
+        ("follow h:1 --set maxIndexNum=none", ConfigError, "cannot be its value"),
+        ("follow h:1 --set maxIndexNum", ConfigError, "write name=value"),
+        ("serve-ha --listen 127.0.0.1:0", PathError, "no commitlog in it"),
     ],
 )
 def test_follow_and_serve_ha_refuse_what_cannot_be(
-    tmp_path: Path, words: tuple[str, ...], error: type[Exception], why: str
+    tmp_path: Path, words: str, error: type[Exception], why: str
 ) -> None:
     root = tmp_path / "store"
-    done = CliRunner().invoke(
-        main, ["rocketmq", *words, "--store", str(root)], standalone_mode=False
-    )
-    assert isinstance(done.exception, error)
-    assert why in str(done.exception)
+    with pytest.raises(error, match=re.escape(why)):
+        carried_out(f"rocketmq {words} --store {root}")
     assert not root.exists()

@@ -7,7 +7,6 @@ import json
 import signal
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,40 +16,25 @@ import pytest
 
 from dledger import Client
 from dledger.embedded.ports import free_ports
+from tests.cli.commands import out, process, program, refusal, serving
 
 pytestmark = pytest.mark.cluster
 
 
-def dledger(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "dledger", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 @contextmanager
-def nodes(ports: list[int], directory: Path, *options: str) -> Iterator[str]:
+def nodes(ports: list[int], directory: Path, options: str = "") -> Iterator[str]:
     """A group of real nodes; its addresses."""
     peers = ";".join(f"n{at}-127.0.0.1:{port}" for at, port in enumerate(ports))
-    small = ["--set", f"segment_bytes={16 << 20}", "--set", f"index_file_bytes={1 << 20}"]
     with ExitStack() as running:
-        started = []
-        for at in range(len(ports)):
-            command = [
-                sys.executable,
-                "-m",
-                "dledger",
-                "serve",
-                "--self-id",
-                f"n{at}",
-                "--peers",
-                peers,
-                "--dir",
-                str(directory / f"n{at}"),
-                *small,
-                *options,
-            ]
-            started.append(
-                running.enter_context(subprocess.Popen(command, stderr=subprocess.DEVNULL))
+        started = [
+            running.enter_context(
+                subprocess.Popen(
+                    program(serving(peers, f"n{at}", directory / f"n{at}", options)),
+                    stderr=subprocess.DEVNULL,
+                )
             )
+            for at in range(len(ports))
+        ]
         try:
             yield ",".join(f"127.0.0.1:{port}" for port in ports)
         finally:
@@ -60,11 +44,10 @@ def nodes(ports: list[int], directory: Path, *options: str) -> Iterator[str]:
 
 def test_secret_is_made_once_and_readable_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "secret"
-    done = dledger("secret", "create", str(path))
+    done, again = [process(f"secret create {path}") for _ in range(2)]
     assert done.returncode == 0
     assert "--secret-file" in done.stdout
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    again = dledger("secret", "create", str(path))
     assert again.returncode == 2
     assert "is there already" in again.stderr
     assert path.read_text().strip() not in done.stdout + done.stderr + again.stderr
@@ -77,27 +60,25 @@ def all_connected(status: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("named", [False, True])
 def test_nodes_on_one_machine_need_no_further_step(tmp_path: Path, named: bool) -> None:
-    options: tuple[str, ...] = ()
+    options = ""
     if named:
-        assert dledger("secret", "create", str(tmp_path / "secret")).returncode == 0
-        options = ("--secret-file", str(tmp_path / "secret"))
+        out(f"secret create {tmp_path}/secret")
+        options = f"--secret-file {tmp_path}/secret"
     with (
-        nodes(free_ports("127.0.0.1", 3), tmp_path, *options) as servers,
+        nodes(free_ports("127.0.0.1", 3), tmp_path, options) as servers,
         Client(servers) as client,
     ):
         client.create_topic("t")
         assert client.append("t", b"x").end == 1
-        while not all_connected(
-            status := json.loads(dledger("status", "--json", "-b", servers).stdout)
-        ):
+        while not all_connected(status := json.loads(out(f"status --json -b {servers}"))):
             pass
         assert sorted(status) == ["n0", "n1", "n2"]
         assert all(
             state["secret"] == {"has": True, "required": True, "unproved": []}
             for state in status.values()
         )
-        done = dledger("secret", "enforce", "-b", servers)
-        assert (done.returncode, done.stdout) == (0, "every member has to prove the secret now\n")
+        said = out(f"secret enforce -b {servers}")
+        assert said == "every member has to prove the secret now\n"
 
 
 @pytest.mark.parametrize(
@@ -116,17 +97,8 @@ def test_node_with_a_file_that_is_no_secret_does_not_start(
         path.write_bytes(content)
         path.chmod(mode)
     port = free_ports("127.0.0.1", 1)[0]
-    refused = dledger(
-        "serve",
-        "--self-id",
-        "n0",
-        "--peers",
-        f"n0-127.0.0.1:{port};n1-127.0.0.1:{port + 1}",
-        "--dir",
-        str(tmp_path / "n0"),
-        "--secret-file",
-        str(path),
-    )
+    peers = f"n0-127.0.0.1:{port};n1-127.0.0.1:{port + 1}"
+    refused = process(serving(peers, "n0", tmp_path / "n0", f"--secret-file {path}"))
     assert refused.returncode == 2
     assert said in refused.stderr.splitlines()[-1]
     assert str(path) in refused.stderr.splitlines()[-1]
@@ -134,7 +106,7 @@ def test_node_with_a_file_that_is_no_secret_does_not_start(
 
 def test_node_that_other_machines_can_reach_wants_a_secret(tmp_path: Path) -> None:
     peers = "n0-127.0.0.1:7001;n1-10.1.2.3:7002"
-    refused = dledger("serve", "--self-id", "n0", "--peers", peers, "--dir", str(tmp_path / "n0"))
+    refused = process(serving(peers, "n0", tmp_path / "n0"))
     assert refused.returncode == 2
     assert "dledger secret create FILE" in refused.stderr.splitlines()[-1]
     assert not (tmp_path / "n0").exists()
@@ -144,16 +116,15 @@ def test_clients_name_the_secret_where_they_are_asked_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(tmp_path / "secret")
-    assert dledger("secret", "create", path).returncode == 0
-    options = ("--secret-file", path, "--set", "clients_prove=true")
-    with nodes(free_ports("127.0.0.1", 1), tmp_path, *options) as servers:
+    out(f"secret create {path}")
+    options = f"--secret-file {path} --set clients_prove=true"
+    with nodes(free_ports("127.0.0.1", 1), tmp_path, options) as servers:
         with Client(servers, secret_file=path) as client:
             client.create_topic("t")
-        refused = dledger("topics", "list", "-b", servers)
-        assert refused.returncode == 2
-        assert "takes only programs that have its secret" in refused.stderr
+        said = "takes only programs that have its secret"
+        assert said in refusal(f"topics list -b {servers}")
         monkeypatch.setenv("DLEDGER_SECRET_FILE", path)
-        assert dledger("topics", "list", "-b", servers).returncode == 0
+        out(f"topics list -b {servers}")
 
 
 def test_no_member_is_shut_out_by_mistake(tmp_path: Path) -> None:
@@ -161,6 +132,5 @@ def test_no_member_is_shut_out_by_mistake(tmp_path: Path) -> None:
     with nodes(free_ports("127.0.0.1", 1), tmp_path) as servers:
         with Client(servers) as client:
             client.create_topic("t")
-        refused = dledger("secret", "enforce", "-b", servers)
-    assert refused.returncode == 2
-    assert "n0, which leads, has no secret itself" in refused.stderr
+        said = "n0, which leads, has no secret itself"
+        assert said in refusal(f"secret enforce -b {servers}")

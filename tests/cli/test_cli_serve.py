@@ -6,66 +6,63 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from dledger import Client
 from dledger.embedded.ports import free_ports
+from tests.cli.commands import process, program, serving
 
 pytestmark = pytest.mark.cluster
 
 
-def serve(port: int, directory: Path, *options: str) -> list[str]:
-    small = ["--set", f"segment_bytes={16 << 20}", "--set", f"index_file_bytes={1 << 20}"]
-    peers = f"n0-127.0.0.1:{port}"
-    arguments = [
-        "serve",
-        "--self-id",
-        "n0",
-        "--peers",
-        peers,
-        "--dir",
-        str(directory),
-        *small,
-        *options,
-    ]
-    return [sys.executable, "-m", "dledger", *arguments]
+def serve(port: int, directory: Path, options: str = "") -> str:
+    return serving(f"n0-127.0.0.1:{port}", "n0", directory, options)
+
+
+@contextmanager
+def node(command: list[str], port: int, log: str = "") -> Iterator[Client]:
+    """A client of a node that serves until SIGTERM, and whose log has these words."""
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        with Client(f"127.0.0.1:{port}") as client:
+            yield client
+        running.send_signal(signal.SIGTERM)
+        _, said = running.communicate(timeout=30)
+    assert running.returncode == 0
+    assert log in said
+
+
+def refused(words: str) -> str:
+    """The last line that a node says which does not start."""
+    done = process(words)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("dledger: ")
+    return last
 
 
 def test_node_serves_until_it_is_asked_to_end(tmp_path: Path) -> None:
     port = free_ports("127.0.0.1", 1)[0]
-    command = serve(port, tmp_path / "n0", "--group", "orders")
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as node:
-        with Client(f"127.0.0.1:{port}") as client:
-            client.create_topic("t")
-            assert client.append("t", b"x").end == 1
-        node.send_signal(signal.SIGTERM)
-        _, log = node.communicate(timeout=30)
-    assert node.returncode == 0
-    assert "orders" in log
-    refused = subprocess.run(
-        serve(port, tmp_path / "n0"), capture_output=True, text=True, check=False
-    )
-    assert refused.returncode == 2
-    assert refused.stderr.splitlines()[-1].startswith("dledger: ")
-    assert "orders" in refused.stderr.splitlines()[-1]
+    command = program(serve(port, tmp_path / "n0", "--group orders"))
+    with node(command, port, log="orders") as client:
+        client.create_topic("t")
+        assert client.append("t", b"x").end == 1
+    assert "orders" in refused(serve(port, tmp_path / "n0"))
 
 
 def test_node_has_more_partitions_than_its_shell_allows_open_files(tmp_path: Path) -> None:
     port, partitions = free_ports("127.0.0.1", 1)[0], 150
-    command = ["sh", "-c", 'ulimit -Sn 100 && exec "$@"', "sh", *serve(port, tmp_path / "n0")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as node:
-        with Client(f"127.0.0.1:{port}") as client:
-            client.create_topic("t", partitions)
-            with client.transaction("one of each", 0) as transaction:
-                for partition in range(partitions):
-                    transaction.append("t", b"x", partition=partition)
-            assert client.end_offsets("t") == dict.fromkeys(range(partitions), 1)
-        node.send_signal(signal.SIGTERM)
-        node.communicate(timeout=30)
-    assert node.returncode == 0
+    limited = ["sh", "-c", 'ulimit -Sn 100 && exec "$@"', "sh"]
+    with node([*limited, *program(serve(port, tmp_path / "n0"))], port) as client:
+        client.create_topic("t", partitions)
+        with client.transaction("one of each", 0) as transaction:
+            for partition in range(partitions):
+                transaction.append("t", b"x", partition=partition)
+        assert client.end_offsets("t") == dict.fromkeys(range(partitions), 1)
 
 
 def test_port_in_use_is_named(tmp_path: Path) -> None:
@@ -73,27 +70,12 @@ def test_port_in_use_is_named(tmp_path: Path) -> None:
         held.bind(("127.0.0.1", 0))
         held.listen()
         port = held.getsockname()[1]
-        done = subprocess.run(
-            serve(port, tmp_path / "n0"), capture_output=True, text=True, check=False
-        )
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith(f"dledger: 127.0.0.1:{port}")
-    assert "Traceback" not in done.stderr
+        assert refused(serve(port, tmp_path / "n0")).startswith(f"dledger: 127.0.0.1:{port}")
 
 
 def test_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "n0").write_text("")
-    command = serve(free_ports("127.0.0.1", 1)[0], tmp_path / "n0")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("dledger: ")
-    assert "Traceback" not in done.stderr
-
-
-def stop(node: subprocess.Popen[str]) -> None:
-    node.send_signal(signal.SIGTERM)
-    node.communicate(timeout=30)
-    assert node.returncode == 0
+    refused(serve(free_ports("127.0.0.1", 1)[0], tmp_path / "n0"))
 
 
 def test_single_node_that_lost_entries_goes_on_with_the_index_it_names(
@@ -105,35 +87,22 @@ def test_single_node_that_lost_entries_goes_on_with_the_index_it_names(
     lost = ("data", "index", "mark")
     # each start saves what is committed with its new term
     for value in (b"kept", b"lost", b"lost too"):
-        with subprocess.Popen(serve(port, directory), stderr=subprocess.PIPE, text=True) as node:
-            with Client(f"127.0.0.1:{port}") as client:
-                if value == b"kept":
-                    client.create_topic("t")
-                client.append("t", value)
-            stop(node)
+        with node(program(serve(port, directory)), port) as client:
+            client.create_topic("t", if_absent=True)
+            client.append("t", value)
         if value == b"kept":
             for name in lost:
                 subprocess.run(["cp", "-a", directory / name, tmp_path / name], check=True)
     for name in lost:
         subprocess.run(["rm", "-r", directory / name], check=True)
         subprocess.run(["cp", "-a", tmp_path / name, directory / name], check=True)
-    refused = subprocess.run(serve(port, directory), capture_output=True, text=True, check=False)
-    assert refused.returncode == 2
-    assert "the disk has lost them" in refused.stderr
-    index = refused.stderr.partition("--accept-loss ")[2].partition("'")[0]
-    other = serve(port, directory, "--accept-loss", str(int(index) + 1))
-    assert (
-        f"its log ends at entry {index}"
-        in subprocess.run(other, capture_output=True, text=True, check=False).stderr
-    )
-    for options in (("--accept-loss", index), ()):
-        with subprocess.Popen(
-            serve(port, directory, *options), stderr=subprocess.PIPE, text=True
-        ) as node:
-            with Client(f"127.0.0.1:{port}") as client:
-                ends = client.end_offsets("t")
-                rows = [
-                    row["value"] for batch in client.read("t", 0, 0, 1) for row in batch.to_pylist()
-                ]
-            stop(node)
-        assert (ends, rows) == ({0: 1}, [b"kept"])
+    said = refused(serve(port, directory))
+    assert "the disk has lost them" in said
+    index = said.partition("--accept-loss ")[2].partition("'")[0]
+    other = process(serve(port, directory, f"--accept-loss {int(index) + 1}"))
+    assert f"its log ends at entry {index}" in other.stderr
+    for options in (f"--accept-loss {index}", ""):
+        with node(program(serve(port, directory, options)), port) as client:
+            assert client.end_offsets("t") == {0: 1}
+            rows = [row for batch in client.read("t", 0, 0, 1) for row in batch.to_pylist()]
+            assert [row["value"] for row in rows] == [b"kept"]

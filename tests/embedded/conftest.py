@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
 from dledger.embedded.home import Home
 from dledger.embedded.start import stop_group
 
-SMALL = {"segment_bytes": 16 << 20, "index_file_bytes": 1 << 20}
+SMALL: dict[str, Any] = {"segment_bytes": 16 << 20, "index_file_bytes": 1 << 20}
 """Files that cost a test little disk."""
 
 
@@ -27,6 +28,12 @@ def until() -> Callable[..., None]:
             tick.wait(0.02)
 
     return wait
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A directory without a group."""
+    return Home(tmp_path)
 
 
 @pytest.fixture

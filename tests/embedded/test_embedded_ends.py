@@ -7,7 +7,6 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +23,14 @@ GONE = ProcessId(1 << 30, "1", this_host())
 
 
 @pytest.fixture
+def held(home: Home) -> PidFile:
+    """The lock of a node, taken."""
+    pid_file = PidFile(home, N0)
+    assert pid_file.acquire(0)
+    return pid_file
+
+
+@pytest.fixture
 def sleeping(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
     """``sleeping(call)``: instead of a pause of whoever starts nodes, something happens."""
 
@@ -36,60 +43,46 @@ def sleeping(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]]
 
 
 def test_process_that_ended_but_still_has_its_lock_is_waited_for(
-    tmp_path: Path, sleeping: Callable[[Callable[[], object]], None]
+    home: Home, held: PidFile, sleeping: Callable[[Callable[[], object]], None]
 ) -> None:
     """Else the program that comes then has a group without that node, or without any where all have
     just ended."""
-    home = Home(tmp_path)
-    ending = PidFile(home, N0)
-    assert ending.acquire(0)
-    ending.clear()
+    held.clear()
     assert home.node(N0) == NodeProcess(running=True)
-    sleeping(lambda: os.close(ending._descriptor))
+    sleeping(lambda: os.close(held._descriptor))
     start._settle(home, N0)
     assert not home.node(N0).running
 
 
 def test_process_with_fresh_lock_is_waited_for_until_it_gives_its_name(
-    tmp_path: Path, sleeping: Callable[[Callable[[], object]], None]
+    home: Home, held: PidFile, sleeping: Callable[[Callable[[], object]], None]
 ) -> None:
-    home = Home(tmp_path)
-    beginning = PidFile(home, N0)
-    assert beginning.acquire(0)
-    beginning.clear()
-    sleeping(lambda: beginning.write(ending=False))
+    held.clear()
+    sleeping(lambda: held.write(ending=False))
     start._settle(home, N0)
     assert home.node(N0).process == ProcessId.of(os.getpid())
-    os.close(beginning._descriptor)
+    os.close(held._descriptor)
 
 
 def test_a_process_that_was_killed_and_has_its_lock_yet_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Home, held: PidFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its lock goes last. Else whoever comes then finds that all nodes run, and waits for one that
     never answers."""
-    home = Home(tmp_path)
-    killed = PidFile(home, N0)
-    assert killed.acquire(0)
     monkeypatch.setattr(ProcessId, "alive", property(lambda process: False))
-    clock = SimpleNamespace(
-        monotonic=lambda: 0.0, sleep=lambda seconds: os.close(killed._descriptor)
-    )
+    clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda seconds: os.close(held._descriptor))
     monkeypatch.setattr("dledger.embedded.home.time", clock)
     start._settle(home, N0)
     assert not home.node(N0).running
 
 
 def test_lock_of_another_process_of_node_says_nothing_of_former_one(
-    tmp_path: Path,
+    home: Home, held: PidFile
 ) -> None:
-    home = Home(tmp_path)
-    next_one = PidFile(home, N0)
-    assert next_one.acquire(0)
     assert home.wait_gone(N0, GONE, 0)
-    next_one.clear()
+    held.clear()
     assert not home.wait_gone(N0, GONE, 0), "this may be the lock of the one that has ended"
-    os.close(next_one._descriptor)
+    os.close(held._descriptor)
 
 
 @dataclass

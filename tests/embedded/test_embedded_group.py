@@ -14,7 +14,8 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +27,7 @@ from dledger.embedded import connect_path
 from dledger.embedded.home import Home
 from dledger.embedded.ports import free_ports
 from dledger.embedded.probe import wait_for_leader
-from dledger.embedded.process import ProcessId, spawn_python
+from dledger.embedded.process import PidScope, ProcessId, spawn_python
 from dledger.errors import (
     ConfigError,
     DLedgerError,
@@ -40,10 +41,25 @@ from dledger.errors import (
 from dledger.net.address import split_address
 from dledger.net.secret import read_secret
 from dledger.types import NodeId
+from tests.cli.commands import program, serving
+from tests.embedded.conftest import SMALL
 
 pytestmark = pytest.mark.cluster
-SMALL: dict[str, Any] = {"segment_bytes": 16 << 20, "index_file_bytes": 1 << 20}
 Until = Callable[..., None]
+
+
+@pytest.fixture
+def group(log_path: Path) -> Iterator[EmbeddedGroup]:
+    """A group of three in ``log_path``."""
+    with EmbeddedGroup(log_path, **SMALL) as running:
+        yield running
+
+
+@pytest.fixture
+def single(log_path: Path) -> Iterator[EmbeddedGroup]:
+    """A group of one in ``log_path``."""
+    with EmbeddedGroup(log_path, replicas=1, **SMALL) as running:
+        yield running
 
 
 def append(servers: str, *values: str) -> None:
@@ -149,46 +165,45 @@ def test_group_of_one_whose_disk_lost_committed_entries_names_the_way_out(
         EmbeddedGroup(log_path, replicas=1, **SMALL)
 
 
-def test_missing_node_is_started_by_whoever_comes_next(log_path: Path) -> None:
-    with EmbeddedGroup(log_path, **SMALL) as group:
-        group.kill("n1")
-        assert connect_path(log_path) == group.bootstrap_servers
-        assert group.nodes["n1"].pid is not None  # type: ignore[index]
+def test_missing_node_is_started_by_whoever_comes_next(
+    log_path: Path, group: EmbeddedGroup
+) -> None:
+    group.kill("n1")
+    assert connect_path(log_path) == group.bootstrap_servers
+    assert group.nodes["n1"].pid is not None  # type: ignore[index]
 
 
 def test_node_killed_just_as_group_is_joined_is_started_too(
-    log_path: Path, monkeypatch: pytest.MonkeyPatch
+    log_path: Path, group: EmbeddedGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGKILL of all nodes, and the next start before the kernel has ended the last of them."""
-    with EmbeddedGroup(log_path, **SMALL) as group:
-        group.kill("n0")
-        held = [NodeId("n1")]
+    group.kill("n0")
+    held = [NodeId("n1")]
 
-        def elected(*args: Any) -> NodeId | None:
-            while held:  # it held its lock when the group was joined, and is gone now
-                group.kill(held.pop())
-            return wait_for_leader(*args)
+    def elected(*args: Any) -> NodeId | None:
+        while held:  # it held its lock when the group was joined, and is gone now
+            group.kill(held.pop())
+        return wait_for_leader(*args)
 
-        monkeypatch.setattr("dledger.embedded.group.wait_for_leader", elected)
-        group.start()
-        assert running(log_path) == ["n0", "n1", "n2"]
+    monkeypatch.setattr("dledger.embedded.group.wait_for_leader", elected)
+    group.start()
+    assert running(log_path) == ["n0", "n1", "n2"]
 
 
 def test_path_of_killed_node_that_still_has_its_lock_gets_node_again(
-    log_path: Path, monkeypatch: pytest.MonkeyPatch
+    log_path: Path, single: EmbeddedGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
-        group.kill("n0")
-        lock = (log_path / "n0" / "node.pid").open("rb")
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel has not ended all of its threads
-        clock = SimpleNamespace(
-            time=time.time, monotonic=time.monotonic, sleep=lambda seconds: lock.close()
-        )
-        monkeypatch.setattr("dledger.embedded.home.time", clock)
-        connect_path(log_path)
-        monkeypatch.undo()
-        lock.close()
-        assert running(log_path) == ["n0"]
+    single.kill("n0")
+    lock = (log_path / "n0" / "node.pid").open("rb")
+    fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel has not ended all of its threads
+    clock = SimpleNamespace(
+        time=time.time, monotonic=time.monotonic, sleep=lambda seconds: lock.close()
+    )
+    monkeypatch.setattr("dledger.embedded.home.time", clock)
+    connect_path(log_path)
+    monkeypatch.undo()
+    lock.close()
+    assert running(log_path) == ["n0"]
 
 
 class Spawned:
@@ -198,24 +213,34 @@ class Spawned:
         pids: of all.
     """
 
-    def __init__(self, kills: int, module: str | None = None) -> None:
+    def __init__(self) -> None:
         self.pids: list[int] = []
-        self._kills = kills
-        self._module = module
+        self.kills = 0
+        self.module = ""
+        self.before: Callable[[], object] = lambda: None
+        """Called before the first one is made."""
 
     def __call__(self, module: str, arguments: list[str], stdout: int, log_file: Path) -> int:
-        pid = spawn_python(self._module or module, arguments, stdout, log_file)
-        if len(self.pids) < self._kills:
+        if not self.pids:
+            self.before()
+        pid = spawn_python(self.module or module, arguments, stdout, log_file)
+        if len(self.pids) < self.kills:
             os.kill(pid, signal.SIGKILL)
         self.pids.append(pid)
         return pid
 
 
+@pytest.fixture
+def spawned(monkeypatch: pytest.MonkeyPatch) -> Spawned:
+    made = Spawned()
+    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", made)
+    return made
+
+
 def test_node_that_is_killed_while_it_starts_is_started_again(
-    log_path: Path, monkeypatch: pytest.MonkeyPatch
+    log_path: Path, spawned: Spawned
 ) -> None:
-    spawned = Spawned(kills=1)
-    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
+    spawned.kills = 1
     with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
         assert [info.pid for info in group.nodes.values()] == spawned.pids[1:]
         assert len(spawned.pids) == 2
@@ -223,24 +248,20 @@ def test_node_that_is_killed_while_it_starts_is_started_again(
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_node_killed_during_start_is_noticed_despite_a_forked_child(
-    log_path: Path, monkeypatch: pytest.MonkeyPatch
+    log_path: Path, spawned: Spawned
 ) -> None:
     """With the end of the pipe that the node has, it would be waited for as long as a node may need
     to start."""
     children: list[int] = []
 
-    class Forking(Spawned):
-        def __call__(self, *arguments: Any) -> int:
-            if not self.pids:
-                child = os.fork()
-                if not child:
-                    signal.alarm(300)
-                    signal.pause()
-                children.append(child)
-            return super().__call__(*arguments)
+    def fork() -> None:
+        child = os.fork()
+        if not child:
+            signal.alarm(300)
+            signal.pause()
+        children.append(child)
 
-    spawned = Forking(kills=1)
-    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
+    spawned.kills, spawned.before = 1, fork
     try:
         with EmbeddedGroup(log_path, replicas=1, **SMALL):
             assert len(spawned.pids) == 2
@@ -250,35 +271,30 @@ def test_node_killed_during_start_is_noticed_despite_a_forked_child(
 
 
 def test_node_that_is_killed_each_time_it_starts_is_no_error_of_its_store(
-    log_path: Path, monkeypatch: pytest.MonkeyPatch
+    log_path: Path, spawned: Spawned
 ) -> None:
-    spawned = Spawned(kills=99)
-    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
-    with pytest.raises(
-        Unavailable, match=r"node n0 of .* was killed \(SIGKILL\) before it served, twice"
-    ):
+    spawned.kills = 99
+    said = r"node n0 of .* was killed \(SIGKILL\) before it served, twice"
+    with pytest.raises(Unavailable, match=said):
         EmbeddedGroup(log_path, replicas=1, **SMALL)
     assert len(spawned.pids) == 2
 
 
 def test_node_that_ends_by_itself_before_it_serves_is_started_once(
-    log_path: Path, monkeypatch: pytest.MonkeyPatch
+    log_path: Path, spawned: Spawned
 ) -> None:
-    spawned = Spawned(kills=0, module="dledger.embedded.no_such_module")
-    monkeypatch.setattr("dledger.embedded.spawning.spawn_python", spawned)
-    with pytest.raises(
-        StorageError, match=r"ended before it served; its log ends with: .*no_such_module"
-    ):
+    spawned.module = "dledger.embedded.no_such_module"
+    said = r"ended before it served; its log ends with: .*no_such_module"
+    with pytest.raises(StorageError, match=said):
         EmbeddedGroup(log_path, replicas=1, **SMALL)
     assert len(spawned.pids) == 1
 
 
-def test_joining_a_running_group_starts_nothing(log_path: Path) -> None:
-    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
-        pids = [info.pid for info in group.nodes.values()]
-        for _ in range(3):
-            assert connect_path(log_path) == group.bootstrap_servers
-        assert [info.pid for info in group.nodes.values()] == pids
+def test_joining_a_running_group_starts_nothing(log_path: Path, single: EmbeddedGroup) -> None:
+    pids = [info.pid for info in single.nodes.values()]
+    for _ in range(3):
+        assert connect_path(log_path) == single.bootstrap_servers
+    assert [info.pid for info in single.nodes.values()] == pids
 
 
 def test_two_applications_have_one_group_and_the_second_goes_on_alone(log_path: Path) -> None:
@@ -384,41 +400,45 @@ def test_group_in_recreated_directory_is_ended_only_by_its_own_holder(
     assert running(log_path) == []
 
 
+def in_fork(does: Callable[[], object]) -> bool:
+    """Whether a forked child comes to the end of this."""
+    pid = os.fork()
+    if not pid:
+        try:
+            does()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_group_is_ended_by_its_holding_process_and_by_no_forked_child(log_path: Path) -> None:
     with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
-        pid = os.fork()
-        if not pid:
-            try:
-                group.stop(force=True)
+
+        def child() -> None:
+            group.stop(force=True)
+            with pytest.raises(ForkedClient):
                 group.start()
-            except ForkedClient:
-                with EmbeddedGroup(log_path):  # its own, and ended with the group's going on
-                    pass
-                os._exit(0)
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            with EmbeddedGroup(log_path):  # its own, and ended with the group's going on
+                pass
+
+        assert in_fork(child)
         assert running(log_path) == ["n0"]
     assert running(log_path) == []
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_node_of_an_application_is_ended_by_no_forked_child(log_path: Path) -> None:
-    with EmbeddedNode(
-        log_path, f"n0-127.0.0.1:{free_ports('127.0.0.1', 1)[0]}", "n0", **SMALL
-    ) as node:
-        pid = os.fork()
-        if not pid:
-            try:
-                with node:
-                    node.start()
-            except ForkedClient:
-                node.stop()
-                os._exit(0)
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    address = f"127.0.0.1:{free_ports('127.0.0.1', 1)[0]}"
+    with EmbeddedNode(log_path, f"n0-{address}", "n0", **SMALL) as node:
+
+        def child() -> None:
+            with pytest.raises(ForkedClient), node:
+                node.start()
+            node.stop()
+
+        assert in_fork(child)
         assert running(log_path) == ["n0"]
     assert running(log_path) == []
 
@@ -456,7 +476,7 @@ def test_copy_runs_beside_its_original(log_path: Path) -> None:
 
 def test_group_ends_when_nobody_uses_it_and_nobody_is_left(log_path: Path, until: Until) -> None:
     script = """
-        small = {"segment_bytes": 16 << 20, "index_file_bytes": 1 << 20}
+        small = dict(segment_bytes=16 << 20, index_file_bytes=1 << 20)
         servers = connect_path(sys.argv[1], idle_timeout_ms=300, **small)
         client = Client(servers)
         client.create_topic("t")
@@ -481,12 +501,13 @@ def test_two_replicas_are_not_better_than_one(log_path: Path) -> None:
     assert not log_path.exists()
 
 
-def test_other_replicas_than_the_group_has_are_refused(log_path: Path) -> None:
-    with EmbeddedGroup(log_path, replicas=1, **SMALL):
-        with pytest.raises(ConfigError, match="1 replicas, not 3"):
-            connect_path(log_path, replicas=3)
-        connect_path(log_path, replicas=1)
-        connect_path(log_path)
+def test_other_replicas_than_the_group_has_are_refused(
+    log_path: Path, single: EmbeddedGroup
+) -> None:
+    with pytest.raises(ConfigError, match="1 replicas, not 3"):
+        connect_path(log_path, replicas=3)
+    connect_path(log_path, replicas=1)
+    connect_path(log_path)
 
 
 def test_group_is_not_made_where_none_is_wanted(log_path: Path) -> None:
@@ -500,36 +521,30 @@ def test_full_disk_is_named_before_anything_starts(log_path: Path) -> None:
         EmbeddedGroup(log_path, replicas=1, disk_reserve_bytes=1 << 60)
 
 
-def test_node_that_does_not_exist_is_named_with_those_that_do(log_path: Path) -> None:
-    with (
-        EmbeddedGroup(log_path, replicas=1, **SMALL) as group,
-        pytest.raises(ConfigError, match="it has n0"),
-    ):
-        group.kill("n1")
+def test_node_that_does_not_exist_is_named_with_those_that_do(single: EmbeddedGroup) -> None:
+    with pytest.raises(ConfigError, match="it has n0"):
+        single.kill("n1")
 
 
-def test_other_host_on_the_same_directory_is_refused(log_path: Path) -> None:
+def test_other_host_on_the_same_directory_is_refused(log_path: Path, single: EmbeddedGroup) -> None:
     """Its node holds the lock (one kernel, two containers), or gives signs of life (a network file
     system)."""
-    with EmbeddedGroup(log_path, replicas=1, **SMALL):
-        pid_file = log_path / "n0" / "node.pid"
-        content = pid_file.read_text()
-        elsewhere = json.loads(content)
-        elsewhere["host"] = {"name": "other-box", "boot": "other", "space": ""}
-        try:
-            pid_file.write_text(json.dumps(elsewhere))
-            with pytest.raises(PathError, match="host 'other-box'"):
-                connect_path(log_path)
-        finally:
-            pid_file.write_text(content)
+    pid_file = log_path / "n0" / "node.pid"
+    content = pid_file.read_text()
+    elsewhere = json.loads(content)
+    elsewhere["host"] = {"name": "other-box", "boot": "other", "space": ""}
+    try:
+        pid_file.write_text(json.dumps(elsewhere))
+        with pytest.raises(PathError, match="host 'other-box'"):
+            connect_path(log_path)
+    finally:
+        pid_file.write_text(content)
 
 
 def left_by(host: str, path: Path) -> str:
     """What another host writes into a node.pid; it does not hold the lock here."""
-    process = ProcessId.of(os.getpid()).as_dict() | {
-        "host": {"name": host, "boot": host, "space": ""}
-    }
-    return json.dumps(process | {"home": str(path), "ending": False})
+    process = replace(ProcessId.of(os.getpid()), host=PidScope(host, host, ""))
+    return json.dumps({**asdict(process), "home": str(path), "ending": False})
 
 
 def test_host_with_unseen_lock_is_refused_for_its_signs_of_life(log_path: Path) -> None:
@@ -577,11 +592,10 @@ def test_store_of_another_group_keeps_its_node_from_starting(
         EmbeddedGroup(log_path)
 
 
-def test_nodes_load_neither_arrow_nor_spark(log_path: Path) -> None:
+def test_nodes_load_neither_arrow_nor_spark(single: EmbeddedGroup) -> None:
     """A node forwards bytes; what it does not load it neither waits for nor holds in memory."""
-    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
-        append(group.bootstrap_servers, "a")
-        maps = Path(f"/proc/{group.nodes['n0'].pid}/maps").read_text()  # type: ignore[index]
+    append(single.bootstrap_servers, "a")
+    maps = Path(f"/proc/{single.nodes['n0'].pid}/maps").read_text()  # type: ignore[index]
     assert "pyarrow" not in maps
     assert "numpy" not in maps
 
@@ -591,22 +605,14 @@ def test_embedded_node_takes_the_lead_of_a_group_that_runs_elsewhere(
 ) -> None:
     ports = free_ports("127.0.0.1", 3)
     peers = ";".join(f"n{i}-127.0.0.1:{port}" for i, port in enumerate(ports))
-    command = [
-        sys.executable,
-        "-m",
-        "dledger",
-        "serve",
-        "--peers",
-        peers,
-        "--set",
-        f"segment_bytes={16 << 20}",
+    others = [
+        subprocess.Popen(
+            program(serving(peers, f"n{i}", tmp_path / f"served{i}")), stderr=subprocess.DEVNULL
+        )
+        for i in (1, 2)
     ]
-    served = [
-        [*command, "--self-id", f"n{i}", "--dir", str(tmp_path / f"served{i}")] for i in (1, 2)
-    ]
-    others = [subprocess.Popen(one, stderr=subprocess.DEVNULL) for one in served]
     try:
-        with EmbeddedNode(tmp_path / "own", peers, "n0", segment_bytes=16 << 20) as node:
+        with EmbeddedNode(tmp_path / "own", peers, "n0", **SMALL) as node:
             assert node.wait_for_leader() in {"n0", "n1", "n2"}
             append(node.bootstrap_servers, "a")
             until(lambda: node.role is Role.LEADER, "the embedded node to lead")
@@ -678,39 +684,37 @@ STRANGER = """
 
 
 def test_program_without_group_secret_cannot_read_append_or_delete(
-    log_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    group: EmbeddedGroup, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """It knows the ports, as every user of the machine may."""
-    with EmbeddedGroup(log_path, **SMALL) as group:
-        append(group.bootstrap_servers, "ours")
-        with monkeypatch.context() as patch:
-            patch.setenv("DLEDGER_USER_DIRECTORY", str(tmp_path / "another user"))
-            with application(STRANGER, group.bootstrap_servers) as theirs:
-                assert [line_of(theirs) for _ in range(4)] == ["AccessDenied True True"] * 4
-        assert values(group.bootstrap_servers) == ["ours"]
+    append(group.bootstrap_servers, "ours")
+    with monkeypatch.context() as patch:
+        patch.setenv("DLEDGER_USER_DIRECTORY", str(tmp_path / "another user"))
+        with application(STRANGER, group.bootstrap_servers) as theirs:
+            assert [line_of(theirs) for _ in range(4)] == ["AccessDenied True True"] * 4
+    assert values(group.bootstrap_servers) == ["ours"]
 
 
-def test_any_program_of_the_owner_finds_the_secret_by_the_addresses_alone(log_path: Path) -> None:
+def test_any_program_of_the_owner_finds_the_secret_by_the_addresses_alone(
+    single: EmbeddedGroup,
+) -> None:
     script = """
         with Client(sys.argv[1]) as client:
             client.append("t", b"theirs")
             print("done")
     """
-    with EmbeddedGroup(log_path, replicas=1, **SMALL) as group:
-        append(group.bootstrap_servers, "ours")
-        with application(script, group.bootstrap_servers) as second:
-            assert line_of(second) == "done"
-        assert values(group.bootstrap_servers) == ["ours", "theirs"]
+    append(single.bootstrap_servers, "ours")
+    with application(script, single.bootstrap_servers) as second:
+        assert line_of(second) == "done"
+    assert values(single.bootstrap_servers) == ["ours", "theirs"]
 
 
-def test_what_a_group_keeps_is_for_its_owner_alone(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    with EmbeddedGroup(path, replicas=1, **SMALL) as group:
-        append(group.bootstrap_servers, "ours")
-        modes = {
-            one.name: stat.S_IMODE(one.stat().st_mode)
-            for one in (path, *path.iterdir(), *path.glob("n0/node.*"))
-        }
+def test_what_a_group_keeps_is_for_its_owner_alone(log_path: Path, single: EmbeddedGroup) -> None:
+    append(single.bootstrap_servers, "ours")
+    modes = {
+        one.name: stat.S_IMODE(one.stat().st_mode)
+        for one in (log_path, *log_path.iterdir(), *log_path.glob("n0/node.*"))
+    }
     assert {name for name, mode in modes.items() if mode & 0o077} == set()
     assert {"secret", "group.json", ".lock", "n0", "node.log", "node.pid"} <= set(modes)
 

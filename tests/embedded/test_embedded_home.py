@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -35,40 +37,54 @@ def group_file(**changes: object) -> GroupFile:
     return replace(file, **changes)  # type: ignore[arg-type]
 
 
-def test_group_file_reads_back_what_was_written(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+@contextmanager
+def holder(path: Path, hold: str) -> Iterator[subprocess.Popen[str]]:
+    """Another program, which holds something of the directory until it is killed."""
+    script = (
+        "import sys\nfrom dledger.embedded.home import Home, PidFile\n"
+        f"home = Home(sys.argv[1])\n{hold}\nprint('held', flush=True)\nsys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "held\n"
+        yield program
+
+
+def test_group_file_reads_back_what_was_written(home: Home) -> None:
     assert home.read() is None
     home.write(group_file())
     assert home.read() == group_file()
     assert group_file().bootstrap_servers == "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
 
 
-def test_group_file_that_is_damaged_is_an_error_and_not_an_empty_group(tmp_path: Path) -> None:
+def test_group_file_that_is_damaged_is_an_error_and_not_an_empty_group(home: Home) -> None:
     """Starting a new group beside old stores would lose them; so it never happens by itself."""
-    home = Home(tmp_path)
     home.group_file.write_text("{half")
     with pytest.raises(ConfigError, match="damaged"):
         home.read()
 
 
-def test_group_file_of_a_newer_format_is_refused(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+def test_group_file_of_a_newer_format_is_refused(home: Home) -> None:
     home.group_file.write_bytes(group_file().encode().replace(b'"format": 1', b'"format": 2'))
     with pytest.raises(ConfigError, match="upgrade"):
         home.read()
 
 
-def test_dead_users_are_forgotten_when_one_joins(tmp_path: Path) -> None:
+def test_dead_users_are_forgotten_when_one_joins() -> None:
     """A reused pid is another process: its start time differs."""
     me = ProcessId.of(os.getpid())
     reused = replace(me, started=me.started + "0")
     elsewhere = replace(me, host=PidScope("elsewhere", "", ""))
-    home = Home(tmp_path)
     file = group_file(users=(User(reused, True), User(elsewhere, True)))
     assert file.live_users() == ()
-    joined = home.add_user(file, User(me, False))
+    joined = file.with_user(User(me, False))
     assert joined.users == (User(me, False),)
-    assert home.add_user(joined, User(me, False)).users == (User(me, False),)
+    assert joined.with_user(User(me, False)).users == (User(me, False),)
 
 
 def test_path_that_is_a_file_names_the_way_out(tmp_path: Path) -> None:
@@ -105,26 +121,14 @@ def test_path_without_the_right_to_write_is_a_path_error(tmp_path: Path) -> None
     assert "this user may not; change the permissions" in done.stdout
 
 
-def test_lock_is_held_by_one_and_dies_with_it(tmp_path: Path) -> None:
+def test_lock_is_held_by_one_and_dies_with_it(home: Home, tmp_path: Path) -> None:
     """A process that holds the lock and is killed leaves nothing behind that anybody has to clean
     up."""
-    script = (
-        "import sys\nfrom dledger.embedded.home import Home\n"
-        "with Home(sys.argv[1]).lock():\n    print('held', flush=True)\n    sys.stdin.read()\n"
-    )
-    home = Home(tmp_path)
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
+    with holder(tmp_path, "lock = home.lock(); lock.__enter__()") as other:
         with pytest.raises(Unavailable, match="starting or ending"), home.lock(timeout_s=0):
             pass
-        holder.kill()
-        holder.wait()
+        other.kill()
+        other.wait()
         with home.lock(timeout_s=0):
             pass
 
@@ -138,30 +142,16 @@ def test_lock_is_held_by_one_of_two_in_one_program(tmp_path: Path) -> None:
         pass
 
 
-def test_a_node_s_directory_that_was_open_to_others_is_closed_to_them(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+def test_a_node_s_directory_that_was_open_to_others_is_closed_to_them(home: Home) -> None:
     home.node_directory(N0).mkdir()
     home.node_directory(N0).chmod(0o755)
     home.make_node_directory(N0)
     assert home.node_directory(N0).stat().st_mode & 0o777 == 0o700
 
 
-def test_node_runs_exactly_while_its_pid_file_is_locked(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+def test_node_runs_exactly_while_its_pid_file_is_locked(home: Home, tmp_path: Path) -> None:
     assert not home.node(N0).running
-    script = (
-        "import sys\nfrom dledger.embedded.home import Home, PidFile\n"
-        "assert PidFile(Home(sys.argv[1]), 'n0').acquire(0)\nprint('held', flush=True)\n"
-        "sys.stdin.read()\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as node:
-        assert node.stdout is not None
-        node.stdout.readline()
+    with holder(tmp_path, "assert PidFile(home, 'n0').acquire(0)") as node:
         state = home.node(N0)
         assert state.running
         assert state.process is not None
@@ -174,8 +164,7 @@ def test_node_runs_exactly_while_its_pid_file_is_locked(tmp_path: Path) -> None:
         assert PidFile(home, N0).acquire(0)
 
 
-def test_pid_file_says_when_its_node_ends(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+def test_pid_file_says_when_its_node_ends(home: Home) -> None:
     pid_file = PidFile(home, N0)
     assert pid_file.acquire(0)
     pid_file.write(ending=True)
@@ -198,9 +187,8 @@ def test_place_is_the_directory_whatever_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("age_s", "lately"), [(0, True), (FAILED_S + 5, False), (-FAILED_S - 5, False)]
 )
-def test_failed_start_counts_for_a_limited_time(tmp_path: Path, age_s: float, lately: bool) -> None:
+def test_failed_start_counts_for_a_limited_time(home: Home, age_s: float, lately: bool) -> None:
     """A clock that was ahead at the failure does not make it count longer."""
-    home = Home(tmp_path)
     home.node_directory(N0).mkdir(parents=True)
     home.note_start(N0, failed=True)
     when = time.time() - age_s
@@ -208,14 +196,13 @@ def test_failed_start_counts_for_a_limited_time(tmp_path: Path, age_s: float, la
     assert home.failed_lately(N0) is lately
 
 
-def test_a_node_is_gone_when_its_lock_is_and_not_before(tmp_path: Path) -> None:
+def test_a_node_is_gone_when_its_lock_is_and_not_before(home: Home) -> None:
     """A killed process can look like a zombie while threads of it still hold files and the port."""
-    home = Home(tmp_path)
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         process = ProcessId.of(ended.pid)
     held = PidFile(home, N0)
     assert held.acquire(0)
-    name = json.dumps({**process.as_dict(), "home": str(home), "ending": False})
+    name = json.dumps({**asdict(process), "home": str(home), "ending": False})
     (home.node_directory(N0) / PID_FILE).write_text(name)
     assert not process.alive
     assert not home.wait_gone(N0, process, 0.02)

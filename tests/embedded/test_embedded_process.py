@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from dledger.embedded.nodelog import BoundedLog
@@ -38,7 +38,7 @@ def test_process_of_another_host_is_never_seen_as_alive() -> None:
 
 def test_process_identity_survives_its_way_through_a_file() -> None:
     me = ProcessId.of(os.getpid())
-    assert ProcessId.from_dict(me.as_dict()) == me
+    assert ProcessId.from_dict(asdict(me)) == me
     assert me.host == this_host()
 
 

@@ -19,9 +19,9 @@ from dledger.embedded import EmbeddedNode
 from dledger.embedded.ports import free_ports
 from dledger.errors import ConfigError, Unavailable
 from dledger.net.connections.tls import CertificateRefused
+from tests.embedded.conftest import SMALL
 
 pytestmark = pytest.mark.cluster
-SMALL = {"segment_bytes": 16 << 20, "index_file_bytes": 1 << 20}
 Issue = Callable[..., dict[str, str]]
 
 

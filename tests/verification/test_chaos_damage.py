@@ -21,10 +21,7 @@ def make_store(directory: Path, name: str, count: int) -> Path:
         segment_bytes=SEGMENT,
         index_file_bytes=32 << 10,
         max_body_bytes=16 << 10,
-        members=(
-            NodeId("n0"),
-            NodeId("n1"),
-        ),
+        members=(NodeId("n0"), NodeId("n1")),
     )
     path = directory / name / "disk" / "store"
     store = open_store(group, NodeConfig(node_id=NodeId(name), directory=path))

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,15 @@ class Machine:
         self.disk.fsync_dir(self.root)
         return file
 
+    def rename(self, name: str, other: str) -> None:
+        self.disk.rename(self.root / name, self.root / other)
+
     def content(self, name: str) -> bytes:
         return (self.root / name).read_bytes()
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.root.iterdir()}
 
     @property
     def pending(self) -> int:
@@ -165,25 +173,17 @@ def test_names_come_back_until_their_directory_was_synced(machine: Machine) -> N
     for name in ("old", "gone", "kept"):
         machine.make(name, name.encode())
     machine.make("new", b"new")
-    machine.disk.rename(machine.root / "new", machine.root / "old")
+    machine.rename("new", "old")
     machine.disk.unlink(machine.root / "gone")
     machine.disk.open(machine.root / "fresh", create=True).fdatasync()
     machine.disk.mkdir(machine.root / "below" / "deep")
     machine.cut()
-    assert {path.name: path.read_bytes() for path in machine.root.iterdir()} == {
-        "old": b"old",
-        "new": b"new",
-        "gone": b"gone",
-        "kept": b"kept",
-    }
-    machine.disk.rename(machine.root / "new", machine.root / "old")
+    assert machine.files == {"old": b"old", "new": b"new", "gone": b"gone", "kept": b"kept"}
+    machine.rename("new", "old")
     machine.disk.unlink(machine.root / "gone")
     machine.disk.fsync_dir(machine.root)
     assert machine.cut() == 0
-    assert {path.name: path.read_bytes() for path in machine.root.iterdir()} == {
-        "old": b"new",
-        "kept": b"kept",
-    }
+    assert machine.files == {"old": b"new", "kept": b"kept"}
 
 
 def test_renamed_file_has_no_doubtful_bytes_of_the_one_it_replaced(
@@ -194,7 +194,7 @@ def test_renamed_file_has_no_doubtful_bytes_of_the_one_it_replaced(
     fresh.pwritev([b"c" * 512], 0)
     fresh.fdatasync()
     machine.disk.fsync_dir(machine.root)
-    machine.disk.rename(machine.root / "f.new", machine.root / "f")
+    machine.rename("f.new", "f")
     machine.cut()
     assert machine.content("f") == b"a" * 512
     assert machine.content("f.new") == b"c" * 512
@@ -255,11 +255,7 @@ def grow(machine: Machine, count: int, synced: int) -> tuple[GroupConfig, NodeCo
         segment_bytes=16 << 10,
         index_file_bytes=8 << 10,
         max_body_bytes=4 << 10,
-        members=(
-            NodeId("n0"),
-            NodeId("n1"),
-            NodeId("n2"),
-        ),
+        members=tuple(map(NodeId, ("n0", "n1", "n2"))),
     )
     node = NodeConfig(node_id=NodeId("n0"), directory=machine.root / "n0")
     store = open_store(group, node, machine.disk, BackgroundState.INLINE)
@@ -290,9 +286,7 @@ def test_a_store_has_what_it_reported_durable_after_every_power_cut(
         bodies = [bytes(entry.body) for entry in store.read(Index(0), 1 << 30, Index(synced))]
         assert bodies == [f"{number}".encode() * 150 for number in range(synced)]
         store.close()
-        for path in sorted(node.directory.rglob("*"), reverse=True):
-            path.rmdir() if path.is_dir() else path.unlink()
-        node.directory.rmdir()
+        shutil.rmtree(node.directory)
         machine.forget()
     assert lost > 0
 
@@ -323,23 +317,18 @@ def test_torn_write_after_the_last_durable_entry_is_no_missing_entry(
 def campaign(
     path: Path,
     faults: Sequence[str],
-    say: Callable[[str], None],
     seed: int = 3,
     seconds: float = 12.0,
     nodes: int = 3,
     **settings: str,
 ) -> Part:
-    return run(
-        run_part(
-            path, nodes, seconds, schedule(seed, named_faults(faults)), seed, say, None, settings
-        )
-    )
+    plan = schedule(seed, named_faults(faults))
+    return run(run_part(path, nodes, seconds, plan, seed, print, None, settings))
 
 
 @pytest.mark.cluster
 def test_a_campaign_with_power_cuts_is_green(tmp_path: Path) -> None:
-    said: list[str] = []
-    part = campaign(tmp_path / "run", POWER, said.append)
+    part = campaign(tmp_path / "run", POWER)
     assert not part.problems, part.problems
     assert sum(part.bites.values()) > 0
     assert part.verdict.acknowledged > 100
@@ -349,20 +338,16 @@ def test_a_campaign_with_power_cuts_is_green(tmp_path: Path) -> None:
 def test_campaign_with_nodes_that_do_not_wait_for_disks_loses_records(tmp_path: Path) -> None:
     """Else a green one would say nothing. A cut takes what it likes of each disk, and an entry is
     lost only when all disks lose it: so there is one disk, and there are many cuts."""
-    said: list[str] = []
     for seed in range(3, 43):
-        part = campaign(
-            tmp_path / f"run{seed}", ["power_cut_all"], said.append, seed, 4.0, 1, flush="async"
-        )
+        path = tmp_path / f"run{seed}"
+        part = campaign(path, ["power_cut_all"], seed, seconds=4.0, nodes=1, flush="async")
         if any("lost write" in text or "two values" in text for text in part.problems):
             return
-    pytest.fail(f"forty power cuts took nothing that was acknowledged: {said}")
+    pytest.fail("forty power cuts took nothing that was acknowledged")
 
 
 @pytest.mark.cluster
 def test_a_node_that_runs_as_users_run_it_is_a_member_of_the_larger_groups(tmp_path: Path) -> None:
-    said: list[str] = []
-    plan = schedule(3, named_faults(["pause_leader"]))
-    part = run(run_part(tmp_path / "run", 5, 3.0, plan, 3, said.append, None, {}))
+    part = campaign(tmp_path / "run", ["pause_leader"], seconds=3.0, nodes=5)
     assert not part.problems, part.problems
     assert part.verdict.acknowledged > 0

@@ -15,6 +15,7 @@ from dledger.protocol.wire import encode
 from verification.chaos.proxy import CLIENT, Proxy, Rules
 
 PATIENCE_S = 20
+PROXY = "127.0.0.2"
 BIG = bytes(300_000)
 
 
@@ -82,12 +83,14 @@ class Scene:
     def __init__(self) -> None:
         self.target = Target()
         self.port = free_ports("127.0.0.1", 1)[0]
-        self.proxy = Proxy({"n0": ("127.0.0.1", self.port)}, "127.0.0.2")
+        self.proxy = Proxy({"n0": ("127.0.0.1", self.port)}, PROXY)
         self.ends: list[End] = []
 
     async def end(self, name: str = "") -> End:
-        host, port = self.proxy.addresses["n0"].split(":")
-        end = End(name, *await asyncio.open_connection(host, int(port)))
+        return await self.connected(name, self.port)
+
+    async def connected(self, name: str, port: int, hello: bytes = b"") -> End:
+        end = End(name, *await asyncio.open_connection(PROXY, port), hello=hello)
         self.ends.append(end)
         return end
 
@@ -122,7 +125,8 @@ async def test_bytes_pass_both_ways_and_ends_are_known_by_their_hello(scene: Sce
     link = scene.proxy.link
     assert link(CLIENT, "n0").bytes == link("n0", CLIENT).bytes == len(client.hello) + 13
     assert link("n1", "n0").bytes == link("n0", "n1").bytes == len(peer.hello) + len(BIG)
-    assert scene.proxy.total().held == 0
+    ends = ["n0", "n1", CLIENT]
+    assert not any(one.counts.held for one in scene.proxy.links(ends, ends))
 
 
 async def test_held_bytes_come_when_the_link_is_healed(scene: Scene) -> None:
@@ -223,22 +227,16 @@ async def test_a_target_that_ends_and_one_that_is_not_there_end_the_connection(
     client.writer.write_eof()
     await client.is_reset()
     await scene.target.until(lambda: scene.target.ended == 1)
-    gone = Proxy({"n1": ("127.0.0.1", free_ports("127.0.0.1", 1)[0])}, "127.0.0.2")
+    port = free_ports("127.0.0.1", 1)[0]
+    gone = Proxy({"n1": ("127.0.0.1", port)}, PROXY)
     await gone.open()
     try:
-        host, port = gone.addresses["n1"].split(":")
-        end = End("", *await asyncio.open_connection(host, int(port)))
-        scene.ends.append(end)
-        await end.is_reset()
+        await (await scene.connected("", port)).is_reset()
     finally:
         await gone.close()
 
 
 async def test_what_is_no_hello_is_not_passed_on(scene: Scene) -> None:
-    host, port = scene.proxy.addresses["n0"].split(":")
-    stranger = End(
-        "", *await asyncio.open_connection(host, int(port)), hello=b"GET / HTTP/1.1\r\n" * 4
-    )
-    scene.ends.append(stranger)
+    stranger = await scene.connected("", scene.port, b"GET / HTTP/1.1\r\n" * 4)
     await stranger.is_reset()
     assert scene.target.got == b""

@@ -23,22 +23,8 @@ def test_a_short_campaign_is_green_and_says_what_it_did(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = tmp_path / "report.json"
-    code = main(
-        [
-            "--minutes",
-            "0.3",
-            "--nodes",
-            "3",
-            "--seed",
-            "5",
-            "--faults",
-            SHORT,
-            "--dir",
-            str(tmp_path / "runs"),
-            "--json",
-            str(report),
-        ]
-    )
+    words = f"--minutes 0.3 --nodes 3 --seed 5 --faults {SHORT}"
+    code = main(f"{words} --dir {tmp_path}/runs --json {report}".split())
     said = capsys.readouterr().out
     assert code == 0, said
     found = json.loads(report.read_text())

@@ -54,7 +54,7 @@ def test_an_unknown_fault_is_told_with_the_nearest_one() -> None:
 
 def test_a_fault_that_never_bit_makes_the_report_red() -> None:
     kill, pause = named_faults(["kill", "pause"])
-    part = Part(3, runs={"kill": 2, "pause": 3}, bites={"kill": 2, "pause": 0})
+    part = Part(3, runs=Counter(kill=2, pause=3), bites=Counter(kill=2))
     report = as_dict([part], (kill, pause), 1, 5)
     assert not report["ok"]
     assert "fault pause never bit, in 3 runs" in "\n".join(lines(report))

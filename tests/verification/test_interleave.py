@@ -23,7 +23,7 @@ from verification.interleave.campaign import ALL, campaign, named, schedules
 from verification.interleave.disk import Image, Style, SwitchingDisk
 from verification.interleave.locks import Threading
 from verification.interleave.schedule import bench
-from verification.interleave.scheduler import NEVER, End, Scheduler
+from verification.interleave.scheduler import End, Scheduler, Strategy
 from verification.interleave.shrink import shrunk, story
 from verification.interleave.strategies import (
     Chance,
@@ -66,11 +66,8 @@ def test_schedule_is_replayed_from_its_decisions_alone():
     with bench() as runner:
         for scenario, found in schedules(runner, ALL, 4 * len(ALL), 50):
             again = runner.run(scenario, found.seed, Replay(dict(found.decisions)), found.crash_at)
-            assert (again.steps, again.kind, again.decisions) == (
-                found.steps,
-                found.kind,
-                found.decisions,
-            )
+            for name in ("steps", "kind", "decisions"):
+                assert getattr(again, name) == getattr(found, name), name
 
 
 def test_planted_races_are_found_within_a_thousand_schedules():
@@ -130,19 +127,14 @@ def test_command_writes_its_result_and_exits_by_it(tmp_path, capsys):
     path = tmp_path / "schedules.json"
     assert main(["--schedules", "26", "--seed", "3", "--json", str(path)]) == 0
     result = json.loads(path.read_text())
-    assert (result["campaign"], result["ok"], result["figures"]["schedules"]) == (
-        "schedules",
-        True,
-        26,
-    )
+    assert (result["campaign"], result["ok"]) == ("schedules", True)
+    assert result["figures"]["schedules"] == 26
     assert "26 schedules from seed 3 on" in capsys.readouterr().out
     assert main(["--exhaustive", "0"]) == 0
     with pytest.raises(SystemExit):
         main(["--scenario", "no such thing"])
-    assert (
-        "'no such thing' is not one scenario; there are appends beside syncs"
-        in capsys.readouterr().err
-    )
+    said = "'no such thing' is not one scenario; there are appends beside syncs"
+    assert said in capsys.readouterr().err
 
 
 def test_missing_package_is_named_with_the_command_that_installs_it(monkeypatch, capsys):
@@ -155,12 +147,18 @@ def test_missing_package_is_named_with_the_command_that_installs_it(monkeypatch,
     finally:
         monkeypatch.undo()
         greenlets._package.cache_clear()
-    assert (
-        capsys.readouterr().err == "this needs the package greenlet: pip install 'dledger[test]'\n"
-    )
+    said = "this needs the package greenlet: pip install 'dledger[test]'\n"
+    assert capsys.readouterr().err == said
 
 
 # --- the scheduler --------------------------------------------------------------------------------
+
+
+def together(scheduler: Scheduler, **threads: Callable[[], object]) -> End:
+    """Run threads of these names, and say how that ends."""
+    for name, function in threads.items():
+        scheduler.spawn(name, function)
+    return scheduler.run()
 
 
 def steps(scheduler: Scheduler, note: list[str], name: str, count: int) -> Callable[[], None]:
@@ -172,17 +170,21 @@ def steps(scheduler: Scheduler, note: list[str], name: str, count: int) -> Calla
     return run
 
 
+def two_threads(strategy: Strategy) -> str:
+    """The order of their steps, two of each."""
+    note: list[str] = []
+    scheduler = Scheduler(strategy)
+    threads = {name: steps(scheduler, note, name, 2) for name in "ab"}
+    assert together(scheduler, **threads) is End.DONE
+    return "".join(note)
+
+
 def test_exhaustive_search_makes_every_schedule_once():
     """Two threads of two steps each, six orders; without preemptions two."""
     for bound, due in ((0, 2), (4, 6)):
         strategy, seen, more = Exhaustive(bound), set(), True
         while more:
-            note: list[str] = []
-            scheduler = Scheduler(strategy)
-            for name in "ab":
-                scheduler.spawn(name, steps(scheduler, note, name, 2))
-            assert scheduler.run() is End.DONE
-            seen.add("".join(note))
+            seen.add(two_threads(strategy))
             more = strategy.advance()
         assert len(seen) == due
 
@@ -198,12 +200,7 @@ def test_exhaustive_search_makes_every_schedule_once():
 def test_random_strategies_reach_every_schedule_of_two_short_threads(strategy):
     seen = set()
     for seed in range(300):
-        note: list[str] = []
-        scheduler = Scheduler(strategy(Rng(seed)))
-        for name in "ab":
-            scheduler.spawn(name, steps(scheduler, note, name, 2))
-        scheduler.run()
-        seen.add("".join(note))
+        seen.add(two_threads(strategy(Rng(seed))))
     assert len(seen) == 6
 
 
@@ -222,9 +219,7 @@ def opposite_orders(seed: int) -> tuple[End, str]:
             with second, first:
                 scheduler.point("in", "two")
 
-        scheduler.spawn("one", one)
-        scheduler.spawn("two", two)
-        return scheduler.run(), scheduler.waiting()
+        return together(scheduler, one=one, two=two), scheduler.waiting()
 
 
 def test_deadlock_is_found_and_says_who_waits_for_what():
@@ -238,12 +233,9 @@ def test_condition_event_and_timed_waits_pass_a_token_on(seed: int):
     threads = Threading()
     with other_threading(threads):
         scheduler = threads.scheduler = Scheduler(Chance(Rng(seed), 1))
-        condition, event, tokens, got = (
-            threads.Condition(),
-            threads.Event(),
-            list[int](),
-            list[object](),
-        )
+        condition, event = threads.Condition(), threads.Event()
+        tokens: list[int] = []
+        got: list[object] = []
 
         def take() -> None:
             with condition:
@@ -260,9 +252,7 @@ def test_condition_event_and_timed_waits_pass_a_token_on(seed: int):
             event.clear()
             got.append(event.wait(0.1))
 
-        scheduler.spawn("take", take)
-        scheduler.spawn("give", give)
-        assert scheduler.run() is End.DONE
+        assert together(scheduler, take=take, give=give) is End.DONE
         assert got == [seed, True, False]
 
 
@@ -277,8 +267,7 @@ def test_error_of_a_thread_ends_the_schedule_and_comes_out():
 def test_killed_process_does_nothing_more():
     note: list[str] = []
     scheduler = Scheduler(Replay({}), crash_at=2)
-    scheduler.spawn("a", steps(scheduler, note, "a", 3))
-    assert scheduler.run() is End.CRASHED
+    assert together(scheduler, a=steps(scheduler, note, "a", 3)) is End.CRASHED
     assert note == [], "the first step is the start, the second one the crash"
     with pytest.raises(ProcessKilled):
         scheduler.point("more", "a")
@@ -300,20 +289,16 @@ def test_other_threads_go_on_having_real_locks():
 # --- the disk -------------------------------------------------------------------------------------
 
 
-def empty_disk(
-    strategy_decisions: dict[int, int], torn: bool = False
-) -> tuple[SwitchingDisk, Scheduler]:
+def empty_disk(torn: bool = False) -> SwitchingDisk:
     source = MemoryDisk()
     file = source.open(A, create=True)
     file.fallocate(2 * SECTOR)
     file.fdatasync()
-    disk = SwitchingDisk(Image.of(source), Style(torn))
-    scheduler = disk.scheduler = Scheduler(Replay(strategy_decisions), NEVER, traced=True)
-    return disk, scheduler
+    return SwitchingDisk(Image.of(source), Style(torn))
 
 
 def test_sync_covers_nothing_that_is_written_while_it_is_under_way():
-    disk, scheduler = empty_disk({})
+    disk = empty_disk()
     file = disk.open(A)
     file.pwritev([b"before"], 0)
 
@@ -323,9 +308,7 @@ def test_sync_covers_nothing_that_is_written_while_it_is_under_way():
         disk.open(A).pwritev([b"during"], SECTOR)
 
     scheduler = disk.scheduler = Scheduler(Chance(Rng(1), 1))
-    scheduler.spawn("sync", file.fdatasync)
-    scheduler.spawn("write", write_during)
-    scheduler.run()
+    together(scheduler, sync=file.fdatasync, write=write_during)
     assert disk.holds(A, 0, 6)
     assert not disk.holds(A, SECTOR, SECTOR + 6)
     disk.scheduler = None
@@ -334,12 +317,11 @@ def test_sync_covers_nothing_that_is_written_while_it_is_under_way():
 
 
 def test_sync_under_way_at_a_power_cut_may_have_done_nothing():
-    disk, _ = empty_disk({})
+    disk = empty_disk()
     file = disk.open(A)
     file.pwritev([b"x"], 0)
     scheduler = disk.scheduler = Scheduler(Replay({}), crash_at=3)
-    scheduler.spawn("sync", file.fdatasync)
-    assert scheduler.run() is End.CRASHED
+    assert together(scheduler, sync=file.fdatasync) is End.CRASHED
     assert not disk.holds(A, 0, 1)
     disk.scheduler = None
     disk.cut_power()
@@ -347,17 +329,19 @@ def test_sync_under_way_at_a_power_cut_may_have_done_nothing():
 
 
 def test_torn_write_is_seen_by_halves():
-    disk, _ = empty_disk({}, torn=True)
+    disk = empty_disk(torn=True)
     scheduler = disk.scheduler = Scheduler(Chance(Rng(3), 1))
     seen = set()
-    scheduler.spawn("write", lambda: disk.open(A).pwritev([b"ab", b"cd"], 0))
-    scheduler.spawn("read", lambda: [seen.add(disk.open(A).pread(4, 0)) for _ in range(9)])
-    scheduler.run()
+    together(
+        scheduler,
+        write=lambda: disk.open(A).pwritev([b"ab", b"cd"], 0),
+        read=lambda: [seen.add(disk.open(A).pread(4, 0)) for _ in range(9)],
+    )
     assert b"ab\0\0" in seen
 
 
 def test_name_that_is_made_while_its_directory_is_synced_is_not_durable():
-    disk, _ = empty_disk({})
+    disk = empty_disk()
 
     def make_during() -> None:
         while all(step.what != "fsync_dir under way" for step in scheduler.trace):
@@ -365,9 +349,7 @@ def test_name_that_is_made_while_its_directory_is_synced_is_not_durable():
         disk.open(B, create=True)
 
     scheduler = disk.scheduler = Scheduler(Chance(Rng(2), 1), traced=True)
-    scheduler.spawn("sync", lambda: disk.fsync_dir(Path("/")))
-    scheduler.spawn("make", make_during)
-    scheduler.run()
+    together(scheduler, sync=lambda: disk.fsync_dir(Path("/")), make=make_during)
     disk.scheduler = None
     disk.cut_power()
     assert disk.exists(A)

@@ -129,8 +129,8 @@ def test_a_judge_that_is_not_built_is_named(
 ) -> None:
     with pytest.raises(ConfigError, match="make judges"):
         judge(tmp_path / "judges", {})
-    arguments = f"--program {tmp_path / 'judges'} --seeds 0 --seconds 0 --histories 1"
-    assert main(arguments.split()) == 2
+    words = f"--program {tmp_path}/judges --seeds 0 --seconds 0 --histories 1"
+    assert main(words.split()) == 2
     assert "needs Go" in capsys.readouterr().err
 
 

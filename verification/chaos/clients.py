@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,7 +36,7 @@ class Place:
     nodes: list[str]
     recorder: Recorder
     acks: Acks
-    errors: dict[str, int] = field(default_factory=dict)
+    errors: Counter[str] = field(default_factory=Counter)
     """Name of the error -> how often a client was told so."""
     wrong: list[str] = field(default_factory=list)
     """Impossible answers that a client itself has noticed."""
@@ -48,8 +49,7 @@ class Place:
         return [(topic, at) for topic, count in self.topics.items() for at in range(count)]
 
     def failed(self, error: DLedgerError) -> None:
-        name = type(error).__name__
-        self.errors[name] = self.errors.get(name, 0) + 1
+        self.errors[type(error).__name__] += 1
 
 
 class Worker:
@@ -68,6 +68,7 @@ class Worker:
         self._pause_s = 1 / rate
         self._number = place.clients
         self._next = 0
+        self._sequence = 0
         place.clients += 1
 
     async def run(self) -> None:
@@ -114,13 +115,14 @@ class Worker:
             OperationKind.APPEND, self.name, topic, partition, values=values, **known
         )
 
-    def ended(self, call: OpenOperation, error: DLedgerError) -> None:
-        """The call was answered with an error."""
+    def ended(self, error: DLedgerError, *calls: OpenOperation) -> None:
+        """The calls were answered with an error."""
         self.place.failed(error)
-        if error.definite:
-            call.failed()
-        else:
-            call.unknown()
+        for call in calls:
+            if error.definite:
+                call.failed()
+            else:
+                call.unknown()
 
 
 class Appender(Worker):
@@ -134,7 +136,7 @@ class Appender(Worker):
         try:
             found = await self.client.append(topic, self.encode(values), partition=partition)
         except DLedgerError as error:
-            self.ended(call, error)
+            self.ended(error, call)
             await asyncio.sleep(PAUSE_S)
         else:
             call.ok(start=found.start)
@@ -144,10 +146,6 @@ class Appender(Worker):
 class Pipeliner(Worker):
     """An idempotent producer with many appends in flight. Now and then another producer takes over
     its name, while appends of the former one are still on their way."""
-
-    def __init__(self, place: Place, name: str, rate: float, seed: int, **settings: Any) -> None:
-        super().__init__(place, name, rate, seed, **settings)
-        self._sequence = 0
 
     async def step(self) -> None:
         topic = self.dice.choice(list(self.place.topics))
@@ -173,7 +171,7 @@ class Pipeliner(Worker):
         try:
             future = await producer.append(self.encode(values), partition=partition)
         except DLedgerError as error:
-            self.ended(call, error)
+            self.ended(error, call)
             raise
         future.add_done_callback(partial(self._answered, call))
 
@@ -186,7 +184,7 @@ class Pipeliner(Worker):
             call.ok(start=done.result().start)
             self.place.acks.note()
         elif isinstance(error, DLedgerError):
-            self.ended(call, error)
+            self.ended(error, call)
         else:
             call.unknown()
             self.place.wrong.append(f"{self.name}: {error!r}")

@@ -35,7 +35,7 @@ class Consumer(Worker):
         if chance < 0.5:
             await self._read(topic, partition)
         elif chance < 0.9:
-            await self._end(topic, partition, stale=chance > 0.8)
+            await self._end(topic, stale=chance > 0.8)
         elif chance < 0.95:
             await self._commit(topic, partition)
         else:
@@ -73,7 +73,7 @@ class Consumer(Worker):
         gapless = offsets == list(range(start, start + len(values)))
         call.ok(values=tuple(values), offsets=() if gapless else tuple(offsets), to_end=to_end)
 
-    async def _end(self, topic: str, partition: int, *, stale: bool) -> None:
+    async def _end(self, topic: str, *, stale: bool) -> None:
         calls = {
             at: self.place.recorder.begin(OperationKind.END, self.name, topic, at, stale=stale)
             for at in range(self.place.topics[topic])
@@ -131,7 +131,7 @@ class Watcher(Consumer):
     async def step(self) -> None:
         await self.pause()
         if len(self._asking) < MAX_ASKING:
-            topic, partition = self.any_partition()
-            task = asyncio.ensure_future(self._end(topic, partition, stale=False))
+            topic, _ = self.any_partition()
+            task = asyncio.ensure_future(self._end(topic, stale=False))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)

@@ -9,16 +9,12 @@ from typing import Final
 from dledger.client import AsyncClient
 from dledger.client.protocol.reading.fetching import Fetcher
 from dledger.client.protocol.reading.reading import records, take
-from dledger.net.connections.handshake import Greeting
-from dledger.net.connections.rpc import Rpc
 from dledger.protocol.messages.client import FetchResponse
-from dledger.protocol.messages.hello import HelloRequest
-from dledger.protocol.wire import FrameLimits
 from dledger.storage.offline.dump import dump_store
 from dledger.storage.offline.verify import verify_store
 from dledger.testing.checkers.history import OperationKind, Recorder
 from dledger.testing.checkers.values import decode_value
-from verification.chaos.nodes import GROUP, HOST, Node, Nodes
+from verification.chaos.nodes import Node, Nodes
 
 STEP_S: Final = 60.0
 """So long all nodes may take to have the same log."""
@@ -71,10 +67,7 @@ async def read_from(node: Node, topic_id: int, partition: int, end: int) -> list
         topic_id, partition, 0, end, FETCH_BYTES, f"read topic {topic_id} from {node.name}"
     )
     values: list[int] = []
-    rpc = await Rpc.open(
-        f"{HOST}:{node.port}", Greeting(HelloRequest(group=GROUP)), FrameLimits(), ANSWER_S
-    )
-    try:
+    async with node.asked(ANSWER_S) as rpc:
         while not fetcher.done:
             start = fetcher.position
             answer, payload = await rpc.ask(fetcher.request(), (), ANSWER_S)
@@ -82,8 +75,6 @@ async def read_from(node: Node, topic_id: int, partition: int, end: int) -> list
             for batch, body in take(fetcher, answer, payload):
                 found = records(batch, body, start, end)
                 values += map(decode_value, found.column("value").to_pylist())
-    finally:
-        rpc.abort()
     return values
 
 
@@ -97,16 +88,11 @@ def compare_stores(directories: list[Path], committed: int) -> tuple[int, list[s
     problems: list[str] = []
     ends: list[int] = []
     for directory in directories:
-        report = verify_store(directory)
+        name, report = directory.parent.parent.name, verify_store(directory)
         if not report["ok"]:
-            problems.append(
-                f"{directory.parent.parent.name}: dledger verify finds {report['problems'][:3]}"
-            )
+            problems.append(f"{name}: dledger verify finds {report['problems'][:3]}")
         if report["end_index"] < committed:
-            problems.append(
-                f"{directory.parent.parent.name}: ends at {report['end_index']}, {committed} was "
-                f"committed"
-            )
+            problems.append(f"{name}: ends at {report['end_index']}, {committed} was committed")
         ends.append(_end_pos(directory, committed))
     if len(set(ends)) > 1:
         problems.append(f"entry {committed} ends at different places: {ends}")

@@ -4,7 +4,6 @@ and with others."""
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pyarrow as pa
 
@@ -13,21 +12,17 @@ from dledger.errors import DLedgerError, ReplayMismatch
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.records.body.build import make_records
 from dledger.records.digest import RowsSum, sum_rows
-from dledger.testing.checkers.history import OpenOperation, OperationKind
-from verification.chaos.clients import PAUSE_S, Place, Worker
-from verification.chaos.writers import STAGE_MS
+from dledger.testing.checkers.history import OpenOperation
+from verification.chaos.clients import PAUSE_S
+from verification.chaos.writers import STAGE_MS, TransactionWorker
 
 Batches = dict[tuple[str, int], pa.RecordBatch]
 """(topic, partition) -> the rows for it, at every attempt the same."""
 
 
-class HeldWriter(Worker):
+class HeldWriter(TransactionWorker):
     """One write after the other, each repeated until it is known to be committed, as Spark's driver
     is started again until its micro-batch is done: with the same rows each time."""
-
-    def __init__(self, place: Place, name: str, rate: float, seed: int, **settings: Any) -> None:
-        super().__init__(place, name, rate, seed, **settings)
-        self._sequence = 0
 
     async def step(self) -> None:
         await self.pause()
@@ -36,27 +31,19 @@ class HeldWriter(Worker):
         for topic, partition in self.dice.sample(self.place.partitions(), self.dice.randint(1, 2)):
             values = self.new_values(6)
             batches[topic, partition] = make_records(self.encode(values))
-            calls[topic, partition] = self.place.recorder.begin(
-                OperationKind.TRANSACTION,
-                self.name,
-                topic,
-                partition,
-                values=values,
-                transaction=f"{self.name}/{self._sequence}",
-                attempt=0,
-            )
+            calls[topic, partition] = self.begin_commit((topic, partition), values)
         rows = sum((sum_rows(batch) for batch in batches.values()), RowsSum())
         while self.place.going:
             try:
                 done = await self._commit(batches, rows)
             except ReplayMismatch as error:
-                self._wrong(f"the same rows are refused: {error}")
+                self.wrong(f"the same rows are refused: {error}")
                 break
             except DLedgerError as error:
                 self.place.failed(error)
                 await asyncio.sleep(PAUSE_S)
                 continue
-            self._ended(calls, batches, done)
+            self.committed(calls, {place: len(batch) for place, batch in batches.items()}, done)
             await self._again(batches, rows)
             break
         self._sequence += 1
@@ -77,21 +64,6 @@ class HeldWriter(Worker):
             f"spark/{self.name}/t", self._sequence, stages, rows
         )
 
-    def _ended(
-        self, calls: dict[tuple[str, int], OpenOperation], batches: Batches, done: Committed
-    ) -> None:
-        spans = {
-            (t, p): end - start
-            for t, found in done.offsets.items()
-            for p, (start, end) in found.items()
-        }
-        if spans != {place: batch.num_rows for place, batch in batches.items()}:
-            self._wrong(f"the commit wrote {spans}")
-        for (topic, partition), call in calls.items():
-            start, _ = done.offsets.get(topic, {}).get(partition, (-1, -1))
-            call.ok(start=start)
-        self.place.acks.note()
-
     async def _again(self, batches: Batches, rows: RowsSum) -> None:
         """Now and then the committed write once more, with the same rows or with others, or the one
         before."""
@@ -100,14 +72,14 @@ class HeldWriter(Worker):
             if self.dice.random() < 0.3:
                 done = await self._commit(batches, rows)
                 if not done.repeated or done.records != rows.count:
-                    self._wrong(f"a repeat is taken for a new write: {done}")
+                    self.wrong(f"a repeat is taken for a new write: {done}")
             if self.dice.random() < 0.3:
                 other = rows + self.dice.choice([RowsSum(0, 1), RowsSum(1, 0)])
                 await self._refused(name, sequence, other, "a repeat with other rows")
             if sequence and self.dice.random() < 0.3:
                 await self._refused(name, sequence - 1, rows, "an older write")
         except ReplayMismatch as error:
-            self._wrong(f"a repeat with the same rows is refused: {error}")
+            self.wrong(f"a repeat with the same rows is refused: {error}")
         except DLedgerError as error:
             self.place.failed(error)
 
@@ -116,7 +88,4 @@ class HeldWriter(Worker):
             done = await self.client.commit_transaction(name, sequence, (), rows)
         except ReplayMismatch:
             return
-        self._wrong(f"{what} is accepted: {done}")
-
-    def _wrong(self, text: str) -> None:
-        self.place.wrong.append(f"{self.name}/{self._sequence}: {text}")
+        self.wrong(f"{what} is accepted: {done}")

@@ -1,16 +1,16 @@
 """A node whose disk and clock can be tampered with while it runs: ``python -m
 verification.chaos.node CONFIG``.
 
-CONFIG is the file of `write_config`. All but disk and clock is what ``dledger serve`` runs.
+CONFIG is a file of JSON: settings of `GroupConfig` and `NodeConfig` by name, the addresses of the
+members, and the paths of the ``panel``, of the ``journal`` of the disk's changes, and of ``kept``,
+the directory of files that may come back. All but disk and clock is what ``dledger serve`` runs.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from dledger.config import GroupConfig, NodeConfig, from_settings
 from dledger.environment import Environment
@@ -34,32 +34,6 @@ class WrongClock(Environment):
         if shift_ms:
             self._panel.count("wall_shifted")
         return max(0, Environment.wall_us() + 1000 * shift_ms)
-
-
-def write_config(
-    path: Path,
-    group: Mapping[str, Any],
-    node: Mapping[str, Any],
-    addresses: Mapping[str, str],
-    **paths: Path,
-) -> None:
-    """Write the file that `main` reads: settings of `GroupConfig` and `NodeConfig` by name, and the
-    addresses of the members.
-
-    Args:
-        paths: ``panel``, ``journal`` of the disk's changes, and ``kept``, the directory of files
-            that may come back.
-    """
-    path.write_text(
-        json.dumps(
-            {
-                "group": dict(group),
-                "node": dict(node),
-                "addresses": dict(addresses),
-                **{name: str(value) for name, value in paths.items()},
-            }
-        )
-    )
 
 
 def main(path: str) -> None:

@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,6 @@ from dledger.protocol.messages.client import StatusRequest
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.wire import FrameLimits
 from dledger.types import NodeId
-from verification.chaos.node import write_config
 from verification.chaos.panel import Panel
 from verification.chaos.power.outage import cut_power, forget
 
@@ -128,24 +128,11 @@ class Node:
 
     def _command(self) -> list[str]:
         if self.plain:
-            settings = {**GROUP_SETTINGS, **self._settings}.items()
-            return [
-                sys.executable,
-                "-m",
-                "dledger",
-                "serve",
-                "--self-id",
-                self.name,
-                "--peers",
-                format_peers({NodeId(n): a for n, a in self._peers.items()}),
-                "--group",
-                GROUP,
-                "--dir",
-                str(self.directory),
-                "--host",
-                HOST,
-                *(part for name, value in settings for part in ("--set", f"{name}={value}")),
-            ]
+            peers = format_peers({NodeId(n): a for n, a in self._peers.items()})
+            words = f"serve --self-id {self.name} --peers {peers} --group {GROUP} --host {HOST}"
+            for name, value in {**GROUP_SETTINGS, **self._settings}.items():
+                words += f" --set {name}={value}"
+            return [sys.executable, "-m", "dledger", *words.split(), "--dir", str(self.directory)]
         config = self.home / "config.json"
         node = {
             "node_id": self.name,
@@ -154,16 +141,15 @@ class Node:
             "port": self.port,
             "secret_file": str(user_secret()),  # as ``serve`` finds it for the plain one
         }
-        group = {**GROUP_SETTINGS, "group": GROUP}
-        write_config(
-            config,
-            group,
-            {**self._settings, **node},
-            self._peers,
-            panel=self.home / "panel",
-            journal=self._journal,
-            kept=self._kept,
-        )
+        content = {
+            "group": {**GROUP_SETTINGS, "group": GROUP},
+            "node": {**self._settings, **node},
+            "addresses": self._peers,
+            "panel": str(self.home / "panel"),
+            "journal": str(self._journal),
+            "kept": str(self._kept),
+        }
+        config.write_text(json.dumps(content))
         return [sys.executable, "-m", "verification.chaos.node", str(config)]
 
     def signal(self, number: signal.Signals) -> None:
@@ -206,19 +192,22 @@ class Node:
     async def status(self) -> dict[str, Any]:
         """Its own status, asked for directly; empty when it does not answer."""
         try:
-            rpc = await Rpc.open(
-                f"{HOST}:{self.port}", Greeting(HelloRequest(group=GROUP)), FrameLimits(), STATUS_S
-            )
-        except DLedgerError:
+            async with self.asked(STATUS_S) as rpc:
+                answer, _ = await rpc.ask(StatusRequest(), (), STATUS_S)
+                found: dict[str, Any] = answer.status
+                return found
+        except (DLedgerError, Lost):
             return {}
+
+    @asynccontextmanager
+    async def asked(self, timeout_s: float) -> AsyncIterator[Rpc]:
+        """A connection with the node itself, past the proxy."""
+        greeting = Greeting(HelloRequest(group=GROUP))
+        rpc = await Rpc.open(f"{HOST}:{self.port}", greeting, FrameLimits(), timeout_s)
         try:
-            answer, _ = await rpc.ask(StatusRequest(), (), STATUS_S)
-            found: dict[str, Any] = answer.status
-        except Lost:
-            return {}
+            yield rpc
         finally:
             rpc.abort()
-        return found
 
     def garbage(self) -> list[str]:
         """Lines of its log that tell of bytes on a connection that no correct program sends; a
@@ -342,12 +331,6 @@ class Nodes:
         """SIGKILL all that runs."""
         for node in self._by_name.values():
             node.kill()
-
-    def describe(self) -> str:
-        """How each one fared, as JSON for a report."""
-        return json.dumps(
-            {node.name: {"starts": node.starts, "exits": node.exits} for node in self}
-        )
 
     def remove(self) -> None:
         """Delete all files."""

@@ -16,7 +16,8 @@ import contextlib
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from dledger.errors import ProtocolError
@@ -35,7 +36,7 @@ CONNECT_S: Final = 2.0
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Rules:
     """How bytes on a link fare. As made, they pass at once."""
 
@@ -63,12 +64,6 @@ class ProxyCounts:
     throttled: int = 0
     reset: int = 0
     refused: int = 0
-
-    def plus(self, other: ProxyCounts, sign: int = 1) -> ProxyCounts:
-        """The sum of both, or with ``sign`` -1 the difference."""
-        return ProxyCounts(
-            *(getattr(self, f.name) + sign * getattr(other, f.name) for f in fields(self))
-        )
 
 
 @dataclass(slots=True)
@@ -192,11 +187,6 @@ class Proxy:
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    @property
-    def addresses(self) -> dict[str, str]:
-        """Where peers and clients shall reach each node."""
-        return {name: f"{self._host}:{port}" for name, (_, port) in self._targets.items()}
-
     def link(self, source: str, target: str) -> Link:
         """The link from ``source`` to ``target``: node ids, or CLIENT."""
         return self._links.setdefault((source, target), Link(source, target))
@@ -207,13 +197,6 @@ class Proxy:
         """All links from any of the one to any of the other."""
         found = [self.link(s, t) for s in sources for t in targets if s != t]
         return found + (self.links(targets, sources) if both_ways else [])
-
-    def total(self) -> ProxyCounts:
-        """Of all links."""
-        total = ProxyCounts()
-        for link in self._links.values():
-            total = total.plus(link.counts)
-        return total
 
     def heal(self) -> None:
         """All links as new."""
@@ -227,7 +210,7 @@ class Proxy:
             OSError: an address is in use or none of this machine's.
         """
         for name, (_, port) in self._targets.items():
-            accept = _Acceptor(self, name)
+            accept = partial(self._accept, name)
             self._servers.append(await asyncio.start_server(accept, self._host, port, limit=CHUNK))
 
     async def close(self) -> None:
@@ -238,7 +221,7 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def serve(
+    async def _accept(
         self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """One connection, to its end."""
@@ -246,7 +229,8 @@ class Proxy:
         assert task is not None
         self._tasks.add(task)
         try:
-            await self._serve(target, reader, writer)
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._serve(target, reader, writer)
         finally:
             self._tasks.discard(task)
             abort(writer)
@@ -293,18 +277,6 @@ class Proxy:
             for frame in frames.feed(more):
                 hello = decode(frame.kind, frame.header, frame.payload)
                 return (hello.node_id if isinstance(hello, HelloRequest) else "") or CLIENT, data
-
-
-class _Acceptor:
-    """The callback of one node's server."""
-
-    def __init__(self, proxy: Proxy, target: str) -> None:
-        self._proxy = proxy
-        self._target = target
-
-    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._proxy.serve(self._target, reader, writer)
 
 
 def abort(writer: asyncio.StreamWriter) -> None:

@@ -13,30 +13,19 @@ from verification.result import result
 GAPS_SHOWN: Final = 3
 
 
-def fault_problems(parts: Sequence[Part], faults: Sequence[Fault]) -> list[str]:
-    """Kinds that were tried and never bit: a test that does nothing is none."""
-    runs, bites = _sum(part.runs for part in parts), _sum(part.bites for part in parts)
-    return [
-        f"fault {fault.name} never bit, in {runs[fault.name]} runs: {fault.what}"
-        for fault in faults
-        if runs[fault.name] and not bites[fault.name]
-    ]
-
-
-def _sum(counts: Any) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for one in counts:
-        total.update(one)
-    return total
-
-
 def as_dict(
     parts: Sequence[Part], faults: Sequence[Fault], seed: int, minutes: float
 ) -> dict[str, Any]:
     """Everything, as JSON values; see `verification.result`."""
-    problems = [*(f"{part.nodes} nodes: {text}" for part in parts for text in part.problems)]
-    problems += fault_problems(parts, faults)
-    runs, bites = _sum(part.runs for part in parts), _sum(part.bites for part in parts)
+    runs = sum((part.runs for part in parts), Counter[str]())
+    bites = sum((part.bites for part in parts), Counter[str]())
+    problems = [f"{part.nodes} nodes: {text}" for part in parts for text in part.problems]
+    # a test that does nothing is none
+    problems += [
+        f"fault {fault.name} never bit, in {runs[fault.name]} runs: {fault.what}"
+        for fault in faults
+        if runs[fault.name] and not bites[fault.name]
+    ]
     done = [part.as_dict() for part in parts]
     return result(
         "chaos",
@@ -44,8 +33,8 @@ def as_dict(
         ok=not problems,
         figures={
             "minutes": minutes,
-            "faults": sum(runs.values()),
-            "kinds of faults": sum(count > 0 for count in runs.values()),
+            "faults": runs.total(),
+            "kinds of faults": len(runs),
             "acknowledged records": sum(part["history"]["acknowledged"] for part in done),
             "records read": sum(part["history"]["read"] for part in done),
         },
@@ -74,10 +63,8 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
         yield (
             f"{name:17}  {found['runs']:4}  {found['bites']:12,}  {found['unit']}; {found['what']}"
         )
-    yield (
-        f"{sum(found['runs'] for found in report['kinds'].values())} faults of "
-        f"{_tried(report)} kinds"
-    )
+    figures = report["figures"]
+    yield f"{figures['faults']} faults of {figures['kinds of faults']} kinds"
     for part in report["parts"]:
         yield from _part(part)
     for text in report["problems"]:
@@ -87,10 +74,6 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
         if report["ok"]
         else f"RED: {len(report['problems'])} problems; seed {report['seed']}"
     )
-
-
-def _tried(report: dict[str, Any]) -> int:
-    return sum(found["runs"] > 0 for found in report["kinds"].values())
 
 
 def _part(part: dict[str, Any]) -> Iterator[str]:

@@ -8,7 +8,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -52,8 +52,8 @@ class Part:
 
     nodes: int
     seconds: float = 0.0
-    runs: dict[str, int] = field(default_factory=dict)
-    bites: dict[str, int] = field(default_factory=dict)
+    runs: Counter[str] = field(default_factory=Counter)
+    bites: Counter[str] = field(default_factory=Counter)
     small_disk: str = ""
     acknowledged: int = 0
     verdict: Verdict = field(default_factory=Verdict)
@@ -66,17 +66,11 @@ class Part:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        names = (
-            "nodes", "small_disk", "runs", "bites", "acknowledged", "operations", "errors",
-            "compared_bytes", "starts",
-        )  # fmt: skip
-        plain = {name: getattr(self, name) for name in names}
-        return {
-            **plain,
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "verdict"}
+        return plain | {
             "seconds": round(self.seconds, 1),
             "history": self.verdict.as_dict(),
             "gaps": [gap.as_dict() for gap in self.gaps],
-            "problems": self.problems,
         }
 
 
@@ -205,8 +199,8 @@ async def _one(scene: Scene, part: Part, fault: Fault) -> None:
     started = scene.acks.now_s()
     with scene.acks.during(fault.name):
         bites = await fault.run(scene)
-    part.runs[fault.name] = part.runs.get(fault.name, 0) + 1
-    part.bites[fault.name] = part.bites.get(fault.name, 0) + bites
+    part.runs[fault.name] += 1
+    part.bites[fault.name] += bites
     took = scene.acks.now_s() - started
     scene.say(f"{started:7.1f} s  {fault.name:17} {took:5.1f} s  {bites} {fault.bite}")
 

@@ -81,14 +81,12 @@ class Scene:
         others = [name for name in self.nodes.names if name not in names]
         return self.proxy.links(names, [*others, CLIENT], both_ways=True)
 
-    async def hurt(
-        self, links: list[Link], rules: Callable[[], Rules], seconds: float, counter: str
-    ) -> int:
+    async def hurt(self, links: list[Link], rules: Rules, seconds: float, counter: str) -> int:
         """These rules on these links for so long; how much of ``counter`` they did."""
         before = sum(getattr(link.counts, counter) for link in links)
         try:
             for link in links:
-                link.set(rules())
+                link.set(rules)
             await asyncio.sleep(seconds)
         finally:
             for link in links:

@@ -23,9 +23,7 @@ class SickFile(RealFile):
         self._panel = panel
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
-        if self._panel["write_error"]:
-            self._panel.count("write_errors")
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.path))
+        self._fail("write_error", "write_errors")
         if delay := self._panel["write_delay_us"]:
             time.sleep(delay / 1e6)
         super().pwritev(buffers, offset)
@@ -33,19 +31,21 @@ class SickFile(RealFile):
     def fdatasync(self) -> None:
         panel = self._panel
         panel.count("syncs")
-        if panel["sync_error"]:
-            panel.count("sync_errors")
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.path))
+        self._fail("sync_error", "sync_errors")
         if delay := panel["sync_delay_us"]:
             panel.count("syncs_delayed")
             time.sleep(delay / 1e6)
         super().fdatasync()
 
     def fallocate(self, size: int, begin: int = 0) -> None:
-        if self._panel["full"]:
-            self._panel.count("full_refusals")
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+        self._fail("full", "full_refusals", errno.ENOSPC)
         super().fallocate(size, begin)
+
+    def _fail(self, switch: str, count: str, number: int = errno.EIO) -> None:
+        """Fail where the panel says so."""
+        if self._panel[switch]:
+            self._panel.count(count)
+            raise OSError(number, os.strerror(number), str(self.path))
 
 
 class SickDisk(RealDisk):

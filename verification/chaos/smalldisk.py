@@ -24,21 +24,12 @@ class SmallDisk:
     def __init__(self, path: Path, size: int) -> None:
         self.path = path
         self._ballast = path / "ballast"
-        command = [
-            "mount",
-            "-t",
-            "tmpfs",
-            "-o",
-            f"size={size},mode=0755",
-            "dledger-chaos",
-            str(path),
-        ]
+        command = f"mount -t tmpfs -o size={size},mode=0755 dledger-chaos".split()
         self.mounted = False
         if os.geteuid() == 0:
             with suppress(OSError):  # no such command
-                self.mounted = (
-                    subprocess.run(command, capture_output=True, check=False).returncode == 0
-                )
+                done = subprocess.run([*command, str(path)], capture_output=True, check=False)
+                self.mounted = done.returncode == 0
 
     @property
     def free(self) -> int:

@@ -4,15 +4,16 @@ after failures."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from dledger.client import AsyncStage, Committed
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.records.body.build import make_records
 from dledger.testing.checkers.history import OpenOperation, OperationKind
-from verification.chaos.clients import PAUSE_S, Place, Worker
+from verification.chaos.clients import PAUSE_S, Worker
 
 STAGE_MS: Final = 60_000
 TASKS: Final = 2
@@ -36,34 +37,70 @@ class Repeated(Exception):
     """The transaction is committed already."""
 
 
-class Writer(Worker):
+class TransactionWorker(Worker):
+    """One transaction after the other."""
+
+    @property
+    def transaction(self) -> str:
+        """The name of the one under way."""
+        return f"{self.name}/{self._sequence}"
+
+    def begin_commit(
+        self, place: tuple[str, int], values: tuple[int, ...], attempt: int = 0
+    ) -> OpenOperation:
+        """Of the values in one partition."""
+        return self.place.recorder.begin(
+            OperationKind.TRANSACTION,
+            self.name,
+            *place,
+            values=values,
+            transaction=self.transaction,
+            attempt=attempt,
+        )
+
+    def committed(
+        self,
+        calls: Mapping[tuple[str, int], OpenOperation],
+        staged: Mapping[tuple[str, int], int],
+        done: Committed,
+    ) -> None:
+        """The commit was acknowledged. It must have written as many records as were staged."""
+        spans = {(t, p): span for t, found in done.offsets.items() for p, span in found.items()}
+        for place, call in calls.items():
+            call.ok(start=spans.get(place, (-1, -1))[0])
+        written = {place: end - start for place, (start, end) in spans.items()}
+        if written != staged:
+            self.wrong(f"the commit wrote {written}, but staged were {staged}")
+        self.place.acks.note()
+
+    def wrong(self, text: str) -> None:
+        """Something that must not be."""
+        self.place.wrong.append(f"{self.transaction}: {text}")
+
+
+class Writer(TransactionWorker):
     """Micro-batch after micro-batch, each repeated until it is known to be committed.
 
     A transaction's name is (writer id, sequence), as Spark's sink has (query id, batch id). Every
     attempt has values of its own, so that it can be told which one took effect.
     """
 
-    def __init__(self, place: Place, name: str, rate: float, seed: int, **settings: Any) -> None:
-        super().__init__(place, name, rate, seed, **settings)
-        self._sequence = 0
-
     async def step(self) -> None:
         await self.pause()
-        name = f"{self.name}/{self._sequence}"
         attempts: list[int] = []
         while self.place.going:
             try:
-                if await self._once(name, attempts):
+                if await self._once(attempts):
                     break
             except Repeated:
-                self._is_there(name, attempts)
+                self._is_there(attempts)
                 break
             except DLedgerError as error:
                 self.place.failed(error)
                 await asyncio.sleep(PAUSE_S)
         self._sequence += 1
 
-    async def _once(self, name: str, open_attempts: list[int]) -> bool:
+    async def _once(self, open_attempts: list[int]) -> bool:
         """Stage and commit, now and then by two drivers at the same time. True when it is known to
         be committed.
 
@@ -72,14 +109,12 @@ class Writer(Worker):
                 to.
         """
         count = 2 if self.dice.random() < 0.1 else 1
-        staged = [await self._stage_all(name, len(open_attempts) + at) for at in range(count)]
+        staged = [await self._stage_all(len(open_attempts) + at) for at in range(count)]
         open_attempts += [attempt.number for attempt in staged]
-        found = await asyncio.gather(
-            *(self._commit(name, attempt, open_attempts) for attempt in staged)
-        )
+        found = await asyncio.gather(*(self._commit(attempt, open_attempts) for attempt in staged))
         return any(found)
 
-    async def _stage_all(self, name: str, number: int) -> Attempt:
+    async def _stage_all(self, number: int) -> Attempt:
         """All tasks of one attempt, one of which may die and be done again.
 
         Raises:
@@ -95,10 +130,10 @@ class Writer(Worker):
                     try:
                         await self._stage(lost, finish=False)
                     finally:
-                        self._never(name, number + ABANDONED, lost)
+                        self._never(number + ABANDONED, lost)
                 sums.append(await self._stage(parts))
         except (DLedgerError, Repeated):
-            self._never(name, number + 2 * ABANDONED, parts)
+            self._never(number + 2 * ABANDONED, parts)
             raise
         return Attempt(number, parts, tuple(sums))
 
@@ -121,63 +156,32 @@ class Writer(Worker):
         stage.cancel()
         return StageSum(stage_id=stage.stage_id, batches=0, records=0)
 
-    async def _commit(self, name: str, attempt: Attempt, open_attempts: list[int]) -> bool:
+    async def _commit(self, attempt: Attempt, open_attempts: list[int]) -> bool:
         calls = {
-            place: self._begin(name, attempt.number, place, values)
+            place: self.begin_commit(place, values, attempt.number)
             for place, values in attempt.parts.items()
         }
         try:
             done = await self.client.commit_transaction(self.name, self._sequence, attempt.stages)
         except DLedgerError as error:
-            self.place.failed(error)
-            for call in calls.values():
-                if error.definite:
-                    call.failed()
-                else:
-                    call.unknown()
+            self.ended(error, *calls.values())
             return False
         if done.repeated and len(open_attempts) > 1:  # one attempt, unknown which
             for call in calls.values():
                 call.unknown()
-            self._is_there(name, open_attempts)
+            self._is_there(open_attempts)
             return True
-        for (topic, partition), call in calls.items():
-            start, _ = done.offsets.get(topic, {}).get(partition, (-1, -1))
-            call.ok(start=start)
-        self._check_sum(name, attempt, done)
-        self.place.acks.note()
+        staged = {place: len(values) for place, values in attempt.parts.items()}
+        self.committed(calls, staged, done)
         return True
 
-    def _check_sum(self, name: str, attempt: Attempt, done: Committed) -> None:
-        spans = {
-            (t, p): end - start
-            for t, found in done.offsets.items()
-            for p, (start, end) in found.items()
-        }
-        if spans != {place: len(values) for place, values in attempt.parts.items()}:
-            self.place.wrong.append(
-                f"{name}: the commit wrote {spans}, but staged were {attempt.parts}"
-            )
-
-    def _begin(
-        self, name: str, number: int, place: tuple[str, int], values: tuple[int, ...]
-    ) -> OpenOperation:
-        return self.place.recorder.begin(
-            OperationKind.TRANSACTION,
-            self.name,
-            *place,
-            values=values,
-            transaction=name,
-            attempt=number,
-        )
-
-    def _never(self, name: str, number: int, parts: Parts) -> None:
+    def _never(self, number: int, parts: Parts) -> None:
         """These values were staged and can never be committed: a read of one is an aborted read."""
         for place, values in parts.items():
-            self._begin(name, number, place, values).failed()
+            self.begin_commit(place, values, number).failed()
 
-    def _is_there(self, name: str, attempts: list[int]) -> None:
+    def _is_there(self, attempts: list[int]) -> None:
         """Told that it was committed already: one of these attempts must have been."""
         place = self.place.partitions()[0]
-        self._begin(name, max(attempts, default=0) + 3 * ABANDONED, place, ()).ok()
+        self.begin_commit(place, (), max(attempts, default=0) + 3 * ABANDONED).ok()
         self.place.acks.note()

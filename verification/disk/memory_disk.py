@@ -151,13 +151,14 @@ class MemoryDisk:
 
     def open(self, path: Path, create: bool = False) -> DiskFile:
         self.check("open", path)
-        inode = self.names.get(path)
-        if inode is None:
-            if not create:
-                raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+        if create and path not in self.names:
             self.check("create", path)
             inode = self.names[path] = Inode(mtime_ms=self.now_ms)
             self.pending_names.append((path, path, inode))
+        return self.opened(path, self._inode(path))
+
+    def opened(self, path: Path, inode: Inode) -> MemoryFile:
+        """An open file of this disk's kind."""
         return MemoryFile(self, path, inode)
 
     def open_read_only(self, path: Path) -> DiskFile:
@@ -187,13 +188,15 @@ class MemoryDisk:
 
     def rename(self, source: Path, target: Path) -> None:
         self.check("rename", target)
-        inode = self.names.pop(source)
+        inode = self._inode(source)
+        del self.names[source]
         self.names[target] = inode
         self.layout += 1
         self.pending_names.append((source, target, inode))
 
     def unlink(self, path: Path) -> None:
         self.check("unlink", path)
+        self._inode(path)
         del self.names[path]
         self.layout += 1
         self.pending_names.append((path, None, None))
@@ -213,7 +216,13 @@ class MemoryDisk:
         return len(self.names[path].written)
 
     def mtime_ms(self, path: Path) -> int:
-        return self.names[path].mtime_ms
+        return self._inode(path).mtime_ms
+
+    def _inode(self, path: Path) -> Inode:
+        found = self.names.get(path)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+        return found
 
     def copy_times(self, source: Path, target: Path) -> None:
         self.check("copy_times", target)

@@ -6,13 +6,11 @@ Until it has ended, the bytes that it covers may be lost.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from dledger.storage.disk.disk import DiskFile
 from dledger.types import Buffer
 from verification.disk.memory_disk import Failure, MemoryDisk, MemoryFile, ProcessKilled
 from verification.disk.memory_inode import Inode
@@ -25,8 +23,8 @@ CHANGES: Final = frozenset(
         "pwritev",
         "half written",
         "written",
-        "rename to",
-        "renamed to",
+        "rename",
+        "renamed",
         "unlink",
         "unlinked",
         "fdatasync",
@@ -89,9 +87,9 @@ class SwitchingDisk(MemoryDisk):
             self.scheduler.point(what, path)
 
     def check(self, operation: str, path: Path) -> Failure | None:
-        if self.scheduler is not None:
-            self.scheduler.point(operation, path)
-        self.operations += 1
+        if operation != "create":  # as `open`
+            self.point(operation, path)
+            self.operations += 1
         return None
 
     def cut_power(self) -> None:
@@ -110,14 +108,7 @@ class SwitchingDisk(MemoryDisk):
 
     # --- operations -------------------------------------------------------------------------------
 
-    def open(self, path: Path, create: bool = False) -> DiskFile:
-        self.check("open", path)
-        inode = self.names.get(path)
-        if inode is None:
-            if not create:
-                raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
-            inode = self.names[path] = Inode(mtime_ms=self.now_ms)
-            self.pending_names.append((path, path, inode))
+    def opened(self, path: Path, inode: Inode) -> MemoryFile:
         return SwitchingFile(self, path, inode)
 
     def exists(self, path: Path) -> bool:
@@ -130,29 +121,15 @@ class SwitchingDisk(MemoryDisk):
 
     def mtime_ms(self, path: Path) -> int:
         self.check("mtime of", path)
-        return self._inode(path).mtime_ms
+        return super().mtime_ms(path)
 
     def rename(self, source: Path, target: Path) -> None:
-        self.check("rename to", target)
-        self._inode(source)
-        self.names[target] = inode = self.names.pop(source)
-        self.layout += 1
-        self.pending_names.append((source, target, inode))
-        self.point("renamed to", target)
+        super().rename(source, target)
+        self.point("renamed", target)
 
     def unlink(self, path: Path) -> None:
-        self.check("unlink", path)
-        self._inode(path)
-        del self.names[path]
-        self.layout += 1
-        self.pending_names.append((path, None, None))
+        super().unlink(path)
         self.point("unlinked", path)
-
-    def _inode(self, path: Path) -> Inode:
-        found = self.names.get(path)
-        if found is None:
-            raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
-        return found
 
     def fsync_dir(self, path: Path) -> None:
         self.check("fsync_dir", path)

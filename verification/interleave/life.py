@@ -3,13 +3,14 @@ moment."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dledger.catalog.state_machine import Catalog
 from dledger.errors import CorruptEntry, OffsetOutOfRange
 from dledger.node.checkpoints import Checkpoints
 from dledger.protocol.messages.entry import Entry, HardState
+from dledger.storage.api import Fault
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.file_names import file_name
 from dledger.storage.file_store import FileStore
@@ -243,8 +244,10 @@ class SharedLife(StoreLife):
         """
         damaged = self._ever_damaged
         found = self.store.scrub(max_bytes, self._committed)
-        faulty = {index for fault in found.faults for index in range(fault.first, fault.last + 1)}
-        require(faulty <= damaged, f"the scrub calls sound entries damaged: {found.faults}")
+        require(
+            _indexes(found.faults) <= damaged,
+            f"the scrub calls sound entries damaged: {found.faults}",
+        )
 
     # --- damage -----------------------------------------------------------------------------------
 
@@ -277,10 +280,9 @@ class SharedLife(StoreLife):
             found = self.store.examine(Index(index), Index(index))
         except (CorruptEntry, OffsetOutOfRange):
             return
-        faulty = {index for fault in found for index in range(fault.first, fault.last + 1)}
         gone = range(max(self.promise.begins))
         require(
-            faulty <= damaged | set(gone),
+            _indexes(found) <= damaged | set(gone),
             f"a look around entry {index} calls sound entries damaged: {found}",
         )
 
@@ -294,3 +296,7 @@ class SharedLife(StoreLife):
         self._damaged -= {Index(index)}
         self._say(replace(self.promise, damaged=self.promise.damaged - {Index(index)}))
         return True
+
+
+def _indexes(faults: Iterable[Fault]) -> set[int]:
+    return {index for fault in faults for index in range(fault.first, fault.last + 1)}

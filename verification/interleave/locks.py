@@ -8,7 +8,7 @@ from __future__ import annotations
 import linecache
 import sys
 import threading
-from types import CodeType
+from types import FrameType
 from typing import Any
 
 from verification.interleave.scheduler import Scheduler, Thread
@@ -22,11 +22,9 @@ class Lock:
 
     reentrant = False
 
-    def __init__(
-        self, scheduler: Scheduler, made_in: CodeType | None = None, line: int = 0
-    ) -> None:
+    def __init__(self, scheduler: Scheduler, made_in: FrameType | None = None) -> None:
         self._scheduler = scheduler
-        self._made_in, self._line = made_in, line
+        self._made_in = made_in and (made_in.f_code, made_in.f_lineno)
         self._owner: Thread | None = None
         self._depth = 0
 
@@ -34,8 +32,9 @@ class Lock:
         """As ``FileStore._sync_lock``, from the line in which it was made."""
         if self._made_in is None:
             return type(self).__name__
-        name = linecache.getline(self._made_in.co_filename, self._line).partition("=")[0].strip()
-        return f"{self._made_in.co_qualname.partition('.')[0]}.{name.removeprefix('self.')}"
+        code, line = self._made_in
+        name = linecache.getline(code.co_filename, line).partition("=")[0].strip()
+        return f"{code.co_qualname.partition('.')[0]}.{name.removeprefix('self.')}"
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         scheduler = self._scheduler
@@ -167,16 +166,10 @@ class Threading:
         return self.scheduler if threading.get_ident() == self._thread else None
 
     def Lock(self) -> Any:
-        if self._active is None:
-            return threading.Lock()
-        frame = sys._getframe(1)
-        return Lock(self._active, frame.f_code, frame.f_lineno)
+        return threading.Lock() if self._active is None else Lock(self._active, sys._getframe(1))
 
     def RLock(self) -> Any:
-        if self._active is None:
-            return threading.RLock()
-        frame = sys._getframe(1)
-        return RLock(self._active, frame.f_code, frame.f_lineno)
+        return threading.RLock() if self._active is None else RLock(self._active, sys._getframe(1))
 
     def Event(self) -> Any:
         return threading.Event() if self._active is None else Event(self._active)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from dledger.storage.meta.tables import CRC_BYTES, HEADER_BYTES, TableFiles, pack_rows
+from dledger.storage.meta.tables import CRC_BYTES, HEADER_BYTES, FileTable, TableFiles, pack_rows
 from verification.disk.memory_inode import Inode
 from verification.disk_states.promise import require
 from verification.interleave.disk import SwitchingDisk
@@ -19,6 +19,11 @@ NAME: Final = "rows"
 def rows_of(begin: int, end: int) -> bytes:
     """The rows [begin, end): each says its number."""
     return b"".join(b"%0*d" % (ROW, number) for number in range(begin, end))
+
+
+def _require_rows(table: FileTable, begin: int, end: int) -> None:
+    found = bytes(table.read(begin, end))
+    require(found == rows_of(begin, end), f"rows {begin} to {end} are not as written")
 
 
 class Rows:
@@ -60,11 +65,7 @@ class Rows:
 
     def look(self) -> None:
         """All rows that are there can be read, and are what was written."""
-        begin, end = self._table.begin, self._end
-        require(
-            bytes(self._table.read(begin, end)) == rows_of(begin, end),
-            f"rows {begin} to {end} are not as written",
-        )
+        _require_rows(self._table, self._table.begin, self._end)
 
     def _check_durable(self, end: int, names: Mapping[Path, Inode]) -> None:
         """A power cut that leaves the files these names leaves the rows up to ``end`` that are to
@@ -104,23 +105,15 @@ class Rows:
         )
         require(there.end >= end, f"{end} rows were synced, {there.end} are there")
         there.truncate(end)
-        begin = min(self._front, end)
-        require(
-            bytes(there.read(begin, end)) == rows_of(begin, end),
-            f"rows {begin} to {end} are not as written",
-        )
+        _require_rows(there, min(self._front, end), end)
         there.truncate(before)
         there.append(rows_of(before, end))
         there.sync()
         disk.cut_power()
         there = TableFiles(self._directory, disk).open(NAME, ROW)
-        begin = max(there.begin, min(self._front, end))
         require(
             there.end == end and there.begin <= max(before, self._front),
             "a start from the checkpoint before "
             f"finds rows {there.begin} to {there.end}, not up to {end}",
         )
-        require(
-            bytes(there.read(begin, end)) == rows_of(begin, end),
-            f"rows {begin} to {end} are not as written",
-        )
+        _require_rows(there, max(there.begin, min(self._front, end)), end)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 from verification.disk.memory_disk import ProcessKilled
 from verification.greenlets import Greenlet, current_greenlet, new_greenlet
@@ -43,18 +43,24 @@ class Thread:
     """For the strategy."""
 
 
-class Strategy(Protocol):
+class Strategy:
     """Chooses the thread that goes on."""
 
-    quiet_until: int
+    quiet_until = 0
     """The number of the next step at which it wants to be asked although nothing has changed."""
 
     def born(self, thread: Thread) -> None:
         """There is one more thread."""
 
+    @staticmethod
+    def usual(ready: list[Thread], current: Thread | None) -> Thread:
+        """The running thread, and the one of the lowest number where that cannot run."""
+        return current if current is not None and current in ready else ready[0]
+
     def choose(self, ready: list[Thread], current: Thread | None, step: int, what: str) -> Thread:
         """One of the threads that can run, in the order of their numbers; ``current`` was running
         until now, and is at ``what`` of `SwitchingDisk` or a lock, or empty when it has to wait."""
+        raise NotImplementedError
 
 
 @dataclass(slots=True, frozen=True)

@@ -74,14 +74,22 @@ class Programs:
         if held is not None:
             then(held)
 
-    def end(self, me: Process, held: EmbeddedGroup) -> None:
-        self.users.pop(me, None)
-        held.stop()
+    def hold_and_end(self, me: Process) -> None:
+        def end(held: EmbeddedGroup) -> None:
+            self.users.pop(me, None)
+            held.stop()
 
-    def start_again(self, me: Process, held: EmbeddedGroup) -> None:
+        self.hold(me, end)
+
+    def hold_and_start_again(self, me: Process) -> None:
         """Start the group again: nodes may have been killed meanwhile."""
-        self.users.pop(me, None)
-        self._asked(me, held.start, holds=True)
+
+        def start_again(held: EmbeddedGroup) -> None:
+            self.kill_nodes(3)
+            self.users.pop(me, None)
+            self._asked(me, held.start, holds=True)
+
+        self.hold(me, start_again)
 
     def connect(self, me: Process) -> None:
         """A program that names the path."""
@@ -175,17 +183,16 @@ class Programs:
 def starts(run: Run) -> None:
     """Two to four programs, with kills of them and of nodes meanwhile."""
     programs, rng = Programs(run), run.rng
+    wants = (
+        programs.connect,
+        programs.connect_and_leave,
+        programs.hold,
+        programs.hold_and_end,
+        programs.hold_and_start_again,
+    )
     made = []
     for number in range(rng.between(2, 4)):
-        what = rng.pick(
-            (
-                programs.connect,
-                programs.connect_and_leave,
-                programs.hold,
-                _ending(programs),
-                _starting_again(programs),
-            )
-        )
+        what = rng.pick(wants)
         made.append(programs.run(f"program {number}", what))
     if run.now_and_then():
         run.thread("killer", *run.times(partial(programs.kill_nodes, rng.between(1, 3)), 2))
@@ -193,21 +200,6 @@ def starts(run: Run) -> None:
         run.thread("idle", *run.times(programs.let_idle, 3))
     if rng.chance(200_000):
         run.thread("user", partial(programs.kill, made[:1]))
-
-
-def _ending(programs: Programs) -> Callable[[Process], object]:
-    return lambda me: programs.hold(me, partial(programs.end, me))
-
-
-def _starting_again(programs: Programs) -> Callable[[Process], object]:
-    def restart(me: Process) -> None:
-        def after_a_kill(held: EmbeddedGroup) -> None:
-            programs.kill_nodes(3)
-            programs.start_again(me, held)
-
-        programs.hold(me, after_a_kill)
-
-    return restart
 
 
 PROGRAM_SCENARIOS: Final = (Scenario("embedded starts", LOG, starts),)

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
-from verification.interleave.scheduler import NEVER, Thread
+from verification.interleave.scheduler import NEVER, Strategy, Thread
 from verification.sim.rng import Rng
 
 
-class Priorities:
+class Priorities(Strategy):
     """PCT: random priorities, and ``depth - 1`` random steps at which the running thread gets the
     lowest one.
 
@@ -44,17 +45,17 @@ class Priorities:
         while self._at < len(changes) and step >= changes[self._at]:
             if self._places and what not in self._places:
                 self.quiet_until = step + 1
-                return max(ready, key=_priority)
+                return max(ready, key=attrgetter("priority"))
             if current is not None:
                 current.priority = self._lows[self._at]
             self._at += 1
             if self._places:
                 break  # the next one waits for another place
         self.quiet_until = changes[self._at] if self._at < len(changes) else NEVER
-        return max(ready, key=_priority)
+        return max(ready, key=attrgetter("priority"))
 
 
-class Interruptions:
+class Interruptions(Strategy):
     """Threads run one after the other, more often in the order of their numbers, but for up to
     three interruptions. Each is at a place that is drawn by how many of its kind come before it,
     and the interrupted thread goes on last."""
@@ -72,7 +73,6 @@ class Interruptions:
         self._gaps[0] += passed
         self._in_order = rng.chance(750_000)
         self._lowest = 0
-        self.quiet_until = 0
 
     def born(self, thread: Thread) -> None:
         thread.priority = 64 - thread.number if self._in_order else 1 + self._rng.below(64)
@@ -88,44 +88,32 @@ class Interruptions:
                 current.priority = self._lowest
         if not gaps:
             self.quiet_until = NEVER
-        return max(ready, key=_priority)
+        return max(ready, key=attrgetter("priority"))
 
 
-def _priority(thread: Thread) -> int:
-    return thread.priority
-
-
-class Chance:
+class Chance(Strategy):
     """Each thread that can run is as likely as the others; the running one goes on for ``stay``
     steps at the mean."""
 
     def __init__(self, rng: Rng, stay: int) -> None:
         self._rng = rng
         self._stay = stay
-        self.quiet_until = 0
-
-    def born(self, thread: Thread) -> None:
-        """All are alike."""
 
     def choose(self, ready: list[Thread], current: Thread | None, step: int, what: str) -> Thread:
         self.quiet_until = step + 1 + self._rng.below(2 * self._stay - 1)
         return self._rng.pick(ready)
 
 
-class Replay:
+class Replay(Strategy):
     """Goes on with the running thread, and with the one of the lowest number where it cannot run,
     but for the steps at which ``decisions`` says otherwise."""
 
     def __init__(self, decisions: Mapping[int, int]) -> None:
         self._decisions = decisions
-        self.quiet_until = 0
-
-    def born(self, thread: Thread) -> None:
-        """All are alike."""
 
     def choose(self, ready: list[Thread], current: Thread | None, step: int, what: str) -> Thread:
         wanted = self._decisions.get(step)
-        usual = current if current is not None and current in ready else ready[0]
+        usual = self.usual(ready, current)
         return next((thread for thread in ready if thread.number == wanted), usual)
 
 
@@ -140,7 +128,7 @@ class _Choice:
     """Another one than the usual one interrupts a thread that could have gone on."""
 
 
-class Exhaustive:
+class Exhaustive(Strategy):
     """Every schedule with no more than ``preemptions`` interruptions of a thread that could have
     gone on, each once: after one schedule, `advance` makes it the next one (Musuvathi, Qadeer:
     Iterative context bounding, PLDI 2007)."""
@@ -149,13 +137,9 @@ class Exhaustive:
         self._bound = preemptions
         self._choices: list[_Choice] = []
         self._at = 0
-        self.quiet_until = 0
-
-    def born(self, thread: Thread) -> None:
-        """All are alike."""
 
     def choose(self, ready: list[Thread], current: Thread | None, step: int, what: str) -> Thread:
-        usual = current if current is not None and current in ready else ready[0]
+        usual = self.usual(ready, current)
         options = [usual, *(thread for thread in ready if thread is not usual)]
         if self._at == len(self._choices):
             self._choices.append(_Choice(len(options), 0, usual is current))

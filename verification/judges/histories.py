@@ -36,44 +36,35 @@ def sound(rng: Rng, calls: int = 14) -> list[Operation]:
 
 def _write(rng: Rng, log: list[int], number: int, asked: dict[str, Any]) -> Operation:
     values = tuple(10 * number + at for at in range(rng.between(1, 2)))
+
+    def answered(outcome: OperationOutcome, start: int = -1) -> Operation:
+        return Operation(OperationKind.APPEND, **asked, outcome=outcome, values=values, start=start)
+
     fate = rng.below(10)
     start = len(log)
     if fate < 7:
         log += values
-        told = start if fate < 6 else -1
-        return Operation(
-            OperationKind.APPEND, **asked, outcome=OperationOutcome.OK, values=values, start=told
-        )
+        return answered(OperationOutcome.OK, start if fate < 6 else -1)
     if fate == 7:
-        return Operation(
-            OperationKind.APPEND, **asked, outcome=OperationOutcome.FAILED, values=values
-        )
+        return answered(OperationOutcome.FAILED)
     if rng.chance(PPM // 2):
         log += values
     if fate == 8:
         asked["returned_ns"] = NEVER
-    return Operation(OperationKind.APPEND, **asked, outcome=OperationOutcome.UNKNOWN, values=values)
+    return answered(OperationOutcome.UNKNOWN)
 
 
 def _look(rng: Rng, log: list[int], asked: dict[str, Any]) -> Operation:
+    asked["outcome"] = OperationOutcome.OK
     if rng.chance(PPM // 3):
         stale = rng.chance(PPM // 3)
         start = rng.between(0, len(log)) if stale else len(log)
-        return Operation(
-            OperationKind.END, **asked, outcome=OperationOutcome.OK, start=start, stale=stale
-        )
+        return Operation(OperationKind.END, **asked, start=start, stale=stale)
     start = rng.between(0, len(log))
     end = len(log) if rng.chance(PPM // 2) else rng.between(start, len(log))
     stale = end < len(log) and rng.chance(PPM // 3)
-    return Operation(
-        OperationKind.READ,
-        **asked,
-        outcome=OperationOutcome.OK,
-        start=start,
-        values=tuple(log[start:end]),
-        to_end=end == len(log) or stale,
-        stale=stale,
-    )
+    asked.update(start=start, values=tuple(log[start:end]), stale=stale)
+    return Operation(OperationKind.READ, **asked, to_end=end == len(log) or stale)
 
 
 def broken(rng: Rng, calls: int = 14) -> list[Operation]:

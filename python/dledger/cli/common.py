@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -17,14 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
 
 import click
 
-from dledger.config import nearest
-from dledger.errors import ConfigError, TopicNotFound, UnknownOption
+from dledger.config import nearest, split_settings
+from dledger.errors import ConfigError, TopicNotFound
 
 if TYPE_CHECKING:
     from dledger.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
-TIMEOUT_S: Final = 15.0
 TLS_VARIABLES: Final = {
     "tls_ca": "DLEDGER_TLS_CA",
     "tls_certificate": "DLEDGER_TLS_CERTIFICATE",
@@ -32,27 +32,39 @@ TLS_VARIABLES: Final = {
 }
 FILE_VARIABLES: Final = {**TLS_VARIABLES, "secret_file": "DLEDGER_SECRET_FILE"}
 
+PATH: Final = click.Path(path_type=Path)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    default=15.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Give up when the group does not answer for so long.",
+)
+
+
+def bootstrap_option(**attributes: Any) -> Callable[[F], F]:
+    """``--bootstrap``, which names a group."""
+    return click.option(
+        "-b",
+        "--bootstrap",
+        envvar="DLEDGER_BOOTSTRAP",
+        metavar="ADDRESSES|DIR",
+        help="host:port,host:port of running nodes, or the directory of an embedded group.",
+        **attributes,
+    )
 
 
 def group_options(function: F) -> F:
     """``--bootstrap`` and ``--timeout``, for every command that talks to a group."""
-    function = click.option(
-        "--timeout",
-        type=click.FloatRange(min=0.1),
-        default=TIMEOUT_S,
-        show_default=True,
-        metavar="SECONDS",
-        help="Give up when the group does not answer for so long.",
-    )(function)
-    return click.option(
-        "-b",
-        "--bootstrap",
-        required=True,
-        envvar="DLEDGER_BOOTSTRAP",
-        metavar="ADDRESSES|DIR",
-        help="host:port,host:port of running nodes, or the directory of an embedded group.",
-    )(function)
+    return bootstrap_option(required=True)(timeout_option(function))
+
+
+def set_option(text: str) -> Callable[[F], F]:
+    """``--set``, which may be given often."""
+    return click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help=text)
 
 
 def is_path(target: str) -> bool:
@@ -116,6 +128,18 @@ def naming_topic(client: Client, name: str) -> Iterator[None]:
         ) from None
 
 
+def confirm(yes: bool, question: str, unasked: str) -> None:
+    """Ask before something that cannot be undone, unless ``yes``; a no ends the command.
+
+    Raises:
+        ConfigError: there is no terminal to ask on; ``unasked`` says so.
+    """
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ConfigError(unasked)
+        click.confirm(question, abort=True)
+
+
 def parse_settings(
     texts: Sequence[str], *configs: type[Any], forbidden: Sequence[str] = ()
 ) -> dict[str, Any]:
@@ -127,17 +151,7 @@ def parse_settings(
     """
     types = {f.name: get_type_hints(config)[f.name] for config in configs for f in fields(config)}
     known = sorted(set(types) - set(forbidden))
-    found: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise ConfigError(f"--set {text!r}: write name=value")
-        if name not in known:
-            raise UnknownOption(
-                f"--set {name}: unknown setting{nearest(name, known)}; known: {', '.join(known)}"
-            )
-        found[name] = _typed(name, value, types[name])
-    return found
+    return {name: _typed(name, value, types[name]) for name, value in split_settings(texts, known)}
 
 
 def _typed(name: str, text: str, wanted: Any) -> Any:
@@ -157,6 +171,20 @@ def _typed(name: str, text: str, wanted: Any) -> Any:
 def print_json(value: Any) -> None:
     """One JSON document, indented."""
     click.echo(json.dumps(value, indent=2, default=str))
+
+
+def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    """Rows as JSON with all that they have, or as a table of ``columns``."""
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(columns, [[_cell(row[column]) for column in columns] for row in rows])
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "yes" if value else "-"
+    return round(value, 1) if isinstance(value, float) else value
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 import click
 
-from dledger.cli.append import append
-from dledger.cli.bench import bench
-from dledger.cli.export import export
-from dledger.cli.files import dump, verify
-from dledger.cli.group import admit, groups, status, transfer
-from dledger.cli.reset_term import reset_term
-from dledger.cli.rocketmq import rocketmq
-from dledger.cli.secret import secret
-from dledger.cli.serve import serve
-from dledger.cli.tail import tail
-from dledger.cli.topics import topics
+from dledger.cli.export.command import export
+from dledger.cli.group.secret import secret
+from dledger.cli.group.status import admit, groups, status, transfer
+from dledger.cli.group.topics import topics
+from dledger.cli.node.files import dump, verify
+from dledger.cli.node.reset_term import reset_term
+from dledger.cli.node.serve import serve
+from dledger.cli.records.append import append
+from dledger.cli.records.bench import bench
+from dledger.cli.records.tail import tail
+from dledger.cli.rocketmq.store import rocketmq
 from dledger.errors import DLedgerError
 from dledger.release import RELEASE
 
@@ -38,18 +38,12 @@ class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        run: Callable[..., Any] = super().main
         if not standalone_mode:
-            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            return run(*args, standalone_mode=False, **extra)
         try:
-            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            code = run(*args, standalone_mode=False, **extra)
             sys.stdout.flush()
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message())
@@ -73,24 +67,10 @@ def fail(message: str) -> NoReturn:
     sys.exit(EXIT_ERROR)
 
 
-def print_version(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
-    """``--version``."""
-    if wanted:
-        click.echo(f"dledger {RELEASE}")
-        context.exit()
-
-
 @click.group(
     cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=print_version,
-    help="Print the version.",
-)
+@click.version_option(RELEASE, message="dledger %(version)s", help="Print the version.")
 def main() -> None:
     """A replicated commit log.
 

@@ -1,7 +1,13 @@
 """Settings, in two kinds: those that must be equal on every node of a group, and those of each
 node."""
 
-from dledger.config.names import check_name, check_secret_file, nearest
+from dledger.config.names import (
+    check_name,
+    check_secret_file,
+    nearest,
+    split_setting,
+    split_settings,
+)
 from dledger.config.peers import format_peers, parse_peers
 from dledger.config.settings import (
     EMBEDDED_DEFAULTS,
@@ -28,5 +34,7 @@ __all__ = [
     "from_settings",
     "nearest",
     "parse_peers",
+    "split_setting",
+    "split_settings",
     "tls_files",
 ]

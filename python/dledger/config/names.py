@@ -1,13 +1,14 @@
-"""Names of groups, nodes and files, and the nearest known one to a wrong one."""
+"""Names of groups, nodes, files and settings, and the nearest known one to a wrong one."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
-from dledger.errors import ConfigError
+from dledger.errors import ConfigError, UnknownOption
 
 NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,127}")
 
@@ -39,3 +40,27 @@ def nearest(name: str, known: list[str]) -> str:
     """`` (did you mean X?)``, or nothing when no known name is like it."""
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def split_setting(text: str) -> tuple[str, str]:
+    """Name and value of ``name=value``. Raises `ConfigError` for any other form."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--set {text!r}: write name=value")
+    return name, value
+
+
+def split_settings(texts: Iterable[str], known: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Names and values of ``name=value`` texts, each name one of those that are known.
+
+    Raises:
+        UnknownOption: no such name; the message has the nearest one.
+        ConfigError: not of that form.
+    """
+    for text in texts:
+        name, value = split_setting(text)
+        if name not in known:
+            raise UnknownOption(
+                f"--set {name}: unknown setting{nearest(name, [*known])}; known: {', '.join(known)}"
+            )
+        yield name, value

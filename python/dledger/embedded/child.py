@@ -16,13 +16,13 @@ import signal
 import sys
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from dledger.embedded.groupfile import GroupFile
 from dledger.embedded.home import LOG_FILE, Home, PidFile
-from dledger.embedded.nodelog import log_to_stderr
+from dledger.embedded.nodelog import log_to_stderr, write_to
 from dledger.embedded.probe import ask_to_lead
+from dledger.embedded.process import raise_limits
 from dledger.embedded.settings import IDLE_TIMEOUT_MS, group_config, node_config
 from dledger.errors import ConfigError, DLedgerError, PathError, Unavailable
 from dledger.net import run
@@ -142,7 +142,7 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile) -> None:
         asyncio.ensure_future(take_the_lead(server, file.group, addresses)) if file.named else None
     )
     say({"ready": True})
-    log_instead_of(1, home.node_directory(node_id) / LOG_FILE)
+    write_to(home.node_directory(node_id) / LOG_FILE, 1)  # closes the pipe to the starter
     logger.info("%s of group %s serves on %s", node_id, file.group, file.addresses[node_id])
     try:
         reason = await first_reason_to_end(
@@ -200,22 +200,6 @@ def say(answer: dict[str, object]) -> None:
         os.write(1, json.dumps(answer).encode() + b"\n")
 
 
-def log_instead_of(descriptor: int, log: Path) -> None:
-    """Close the pipe to the starter; later output goes to the log."""
-    fresh = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(fresh, descriptor)
-    os.close(fresh)
-
-
-def take_own_limits() -> None:
-    """As many files and as much memory as the system allows, with any limits that the starter had
-    set for itself."""
-    for what in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_DATA):
-        with suppress(OSError, ValueError):
-            hard = resource.getrlimit(what)[1]
-            resource.setrlimit(what, (hard, hard))
-
-
 def main() -> None:
     """The process's entry."""
     os.umask(0o077)  # a group's files are for its owner alone
@@ -223,7 +207,7 @@ def main() -> None:
     home, node_id = Home(sys.argv[1]), NodeId(sys.argv[2])
     # relative paths cannot surprise, and the starter's directory may be unmounted
     os.chdir(home.path)
-    take_own_limits()
+    raise_limits(resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_DATA)
     log_to_stderr(home.node_directory(node_id) / LOG_FILE)
     try:
         pid_file = PidFile(home, node_id)

@@ -17,7 +17,7 @@ from dledger.embedded.groupfile import GroupFile, User
 from dledger.embedded.home import LOG_FILE, Home
 from dledger.embedded.probe import ask_all, wait_for_leader
 from dledger.embedded.process import ProcessId, application_pid, is_descendant
-from dledger.embedded.settings import check_group_settings, check_replicas, tls_of
+from dledger.embedded.settings import check_replicas, check_settings, tls_of
 from dledger.embedded.start import (
     DRAIN_TIMEOUT_S,
     Wish,
@@ -72,11 +72,9 @@ class EmbeddedGroup:
     def __init__(
         self, path: str | os.PathLike[str], replicas: int | None = None, **settings: Any
     ) -> None:
-        if replicas is not None:
-            check_replicas(replicas)
-        check_group_settings(settings)
         self._home = Home(path)
-        self._wish = Wish(User(ProcessId.of(os.getpid()), holds=True), settings, replicas)
+        user = User(ProcessId.of(os.getpid()), holds=True)
+        self._wish = _whole_group(Wish(user, settings, replicas))
         self._held = False
         self._born = forks.generation
         self._group = ""
@@ -217,6 +215,23 @@ class EmbeddedGroup:
         )
 
 
+def _whole_group(wish: Wish) -> Wish:
+    """``wish``, whose replicas and settings may be.
+
+    Raises:
+        ConfigError, UnknownOption: they may not.
+    """
+    if wish.replicas is not None:
+        check_replicas(wish.replicas)
+    if "secret_file" in wish.settings:
+        raise ConfigError(
+            "setting 'secret_file' is decided by the group itself (its directory has one); leave "
+            "it out"
+        )
+    check_settings(wish.settings)
+    return wish
+
+
 def _counts(user: User, own: ProcessId) -> bool:
     """Whether a user keeps the group from being ended by ``own``: not the Spark driver that ``own``
     started."""
@@ -225,12 +240,12 @@ def _counts(user: User, own: ProcessId) -> bool:
 
 def describe_nodes(home: Home, file: GroupFile) -> dict[NodeId, NodeInfo]:
     """The nodes of a directory with their processes and roles; starts nothing."""
-    views = ask_all(file.addresses, file.group, tls_of(file.settings))
+    roles = ask_all(file.addresses, file.group, tls_of(file.settings))
     found = {}
     for node, address in file.addresses.items():
         state = home.node(node)
         pid = state.process.pid if state.running and state.process else None
-        found[node] = NodeInfo(pid, address, views[node].role if node in views else None)
+        found[node] = NodeInfo(pid, address, roles.get(node))
     return found
 
 
@@ -280,11 +295,9 @@ def connect_path(
     Raises:
         PathError, ConfigError, UnknownOption, Unavailable: as `EmbeddedGroup`.
     """
-    if replicas is not None:
-        check_replicas(replicas)
-    check_group_settings(settings)
     home = Home(path)
-    wish = Wish(User(ProcessId.of(application_pid()), holds=False), settings, replicas, create)
+    user = User(ProcessId.of(application_pid()), holds=False)
+    wish = _whole_group(Wish(user, settings, replicas, create))
     file, started = join_group(home, wish)
     if started:
         file = _join_and_wait(home, wish)

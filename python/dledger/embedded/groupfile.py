@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,9 +23,6 @@ class User:
 
     process: ProcessId
     holds: bool
-
-    def as_dict(self) -> dict[str, Any]:
-        return {**self.process.as_dict(), "holds": self.holds}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,18 +51,16 @@ class GroupFile:
     def live_users(self) -> tuple[User, ...]:
         return tuple(user for user in self.users if user.process.alive)
 
+    def with_user(self, user: User) -> GroupFile:
+        """This with one more user and without the dead ones."""
+        others = [
+            u for u in self.live_users() if u.process != user.process or u.holds != user.holds
+        ]
+        return replace(self, users=(*others, user))
+
     def encode(self) -> bytes:
-        data = {
-            "format": FORMAT,
-            "group": self.group,
-            "members": list(self.members),
-            "addresses": self.addresses,
-            "local": list(self.local),
-            "settings": self.settings,
-            "users": [user.as_dict() for user in self.users],
-            "named": self.named,
-            "place": self.place,
-        }
+        users = [{**asdict(user.process), "holds": user.holds} for user in self.users]
+        data = {"format": FORMAT, **asdict(self), "users": users}
         return json.dumps(data, indent=2).encode() + b"\n"
 
     @staticmethod

@@ -23,11 +23,11 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from dledger.embedded.groupfile import GroupFile, User
+from dledger.embedded.groupfile import GroupFile
 from dledger.embedded.process import ProcessId, reap
 from dledger.errors import PathError, Unavailable
 from dledger.forks import check_lock, let_go, open_for_lock
@@ -303,13 +303,6 @@ class Home:
             return max(0.0, time.time() - (self.path / USED_FILE).stat().st_mtime)
         return 0.0
 
-    def add_user(self, file: GroupFile, user: User) -> GroupFile:
-        """`file` with this user and without the dead ones."""
-        others = [
-            u for u in file.live_users() if u.process != user.process or u.holds != user.holds
-        ]
-        return replace(file, users=(*others, user))
-
 
 class PidFile:
     """A node's hold on its node.pid: made by the node itself, gone with its process."""
@@ -349,7 +342,7 @@ class PidFile:
 
     def write(self, *, ending: bool) -> None:
         """Write the holder, and whether it is ending."""
-        data = {**ProcessId.of(os.getpid()).as_dict(), "home": str(self._home), "ending": ending}
+        data = {**asdict(ProcessId.of(os.getpid())), "home": str(self._home), "ending": ending}
         content = json.dumps(data).encode()
         os.pwrite(self._descriptor, content, 0)
         os.ftruncate(self._descriptor, len(content))

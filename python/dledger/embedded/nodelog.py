@@ -49,9 +49,14 @@ class BoundedLog(logging.Handler):
         if os.fstat(self._descriptor).st_size < self._max_bytes:
             return
         self._path.replace(self._path.with_name(self._path.name + ".1"))
-        fresh = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(fresh, self._descriptor)
-        os.close(fresh)
+        write_to(self._path, self._descriptor)
+
+
+def write_to(log: Path, descriptor: int) -> None:
+    """What is written to the descriptor from now on goes to the log."""
+    fresh = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(fresh, descriptor)
+    os.close(fresh)
 
 
 def log_to_stderr(path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final
 
 from dledger.config import Tls
@@ -27,38 +26,25 @@ from dledger.types import NodeId, Role
 
 _LIMITS: Final = FrameLimits(header_bytes=1 << 20, payload_bytes=0)
 POLL_S: Final = 0.01
+ASK_S: Final = 1.0
+HAND_OVER_S: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class NodeView:
-    """One node's view of itself and of its group."""
-
-    node_id: NodeId
-    group: str
-    role: Role
-    term: int
-    leader_id: NodeId
-
-
-def ask_node(
-    address: str, group: str = "", timeout_s: float = 1.0, tls: Tls | None = None
-) -> NodeView | None:
-    """The view of the node at ``address``; None when no node answers there in time, or it is none
-    of ``group``."""
-    answer = _question(address, group, MetadataRequest(), timeout_s, tls)
+def ask_node(address: str, group: str, tls: Tls | None) -> tuple[NodeId, Role] | None:
+    """Name and role of the node at ``address``; None when no node answers there in time, or it is
+    none of ``group``."""
+    answer = _question(address, group, MetadataRequest(), ASK_S, tls)
     if not isinstance(answer, MetadataResponse):
         return None
-    role = Role.CANDIDATE
-    if answer.leader_id:
-        role = Role.LEADER if answer.leader_id == answer.node_id else Role.FOLLOWER
-    return NodeView(answer.node_id, answer.group, role, answer.term, answer.leader_id)
+    if not answer.leader_id:
+        return answer.node_id, Role.CANDIDATE
+    leads = answer.leader_id == answer.node_id
+    return answer.node_id, Role.LEADER if leads else Role.FOLLOWER
 
 
-def ask_to_lead(
-    leader_address: str, group: str, node_id: NodeId, tls: Tls | None, timeout_s: float = 10.0
-) -> bool:
+def ask_to_lead(leader_address: str, group: str, node_id: NodeId, tls: Tls | None) -> bool:
     """Ask the leader to hand over to ``node_id``; whether it did."""
-    answer = _question(leader_address, group, TransferRequest(to=node_id), timeout_s, tls)
+    answer = _question(leader_address, group, TransferRequest(to=node_id), HAND_OVER_S, tls)
     return isinstance(answer, TransferResponse) and answer.code == Code.SUCCESS
 
 
@@ -82,11 +68,11 @@ def _question(
         connection.close()
 
 
-def ask_all(addresses: dict[NodeId, str], group: str, tls: Tls | None) -> dict[NodeId, NodeView]:
-    """The answers of those that answer, asked at the same time."""
+def ask_all(addresses: dict[NodeId, str], group: str, tls: Tls | None) -> dict[NodeId, Role]:
+    """The roles of those that answer, asked at the same time."""
     with ThreadPoolExecutor(len(addresses)) as pool:
-        views = pool.map(lambda address: ask_node(address, group, tls=tls), addresses.values())
-        return {node: view for node, view in zip(addresses, views, strict=True) if view is not None}
+        answers = pool.map(lambda address: ask_node(address, group, tls), addresses.values())
+        return {node: answer[1] for node, answer in zip(addresses, answers, strict=True) if answer}
 
 
 def wait_for_leader(
@@ -97,9 +83,9 @@ def wait_for_leader(
     while True:
         # one after the other: on loopback that is quicker than threads
         for address in addresses.values():
-            view = ask_node(address, group, tls=tls)
-            if view and view.role is Role.LEADER:
-                return view.node_id
+            answer = ask_node(address, group, tls)
+            if answer and answer[1] is Role.LEADER:
+                return answer[0]
         if time.monotonic() > deadline:
             return None
         time.sleep(POLL_S)

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -28,14 +30,9 @@ class PidScope:
     boot: str
     space: str
 
-    def as_dict(self) -> dict[str, str]:
-        return asdict(self)
-
     @staticmethod
     def from_dict(data: dict[str, Any]) -> PidScope:
-        return PidScope(
-            str(data.get("name", "")), str(data.get("boot", "")), str(data.get("space", ""))
-        )
+        return PidScope(*(str(data.get(name, "")) for name in ("name", "boot", "space")))
 
 
 @lru_cache(maxsize=1)
@@ -94,9 +91,6 @@ class ProcessId:
             return False
         return True
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"pid": self.pid, "started": self.started, "host": self.host.as_dict()}
-
     @staticmethod
     def from_dict(data: dict[str, Any]) -> ProcessId:
         return ProcessId(int(data["pid"]), str(data["started"]), PidScope.from_dict(data["host"]))
@@ -139,6 +133,14 @@ def is_descendant(pid: int, ancestor: int) -> bool:
         if pid == ancestor:
             return True
     return False
+
+
+def raise_limits(*limits: int) -> None:
+    """As much of these as the system allows, whatever this process's starter had set for itself."""
+    for limit in limits:
+        with suppress(OSError, ValueError):
+            hard = resource.getrlimit(limit)[1]
+            resource.setrlimit(limit, (hard, hard))
 
 
 def reap(pid: int) -> None:

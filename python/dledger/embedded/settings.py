@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from dledger.config import (
     EMBEDDED_DEFAULTS,
@@ -20,6 +20,7 @@ from dledger.errors import ConfigError, UnknownOption
 from dledger.net.connections.tls import client_context
 from dledger.types import NodeId
 
+C = TypeVar("C", GroupConfig, NodeConfig)
 REPLICAS_DEFAULT: Final = 3
 REPLICAS: Final = (1, 3, 5, 7)
 """An even number costs one more copy and survives no more failures; more than seven makes every
@@ -27,12 +28,6 @@ append slower."""
 IDLE_TIMEOUT_MS: Final = 60_000
 """How long nodes stay when they are not used and no program that asked for them lives."""
 
-_OWN: Final = {
-    "idle_timeout_ms": "how long unused nodes stay after the program that asked for them; default "
-    "60,000 ms",
-    "advertise_host": "name or address by which executors on other hosts reach the nodes; default "
-    "loopback",
-}
 _DECIDED: Final = {
     "group": "the group itself (an identity, kept in group.json)",
     "members": "replicas",
@@ -43,17 +38,18 @@ _DECIDED: Final = {
     "accept_loss": "an operator, by 'dledger serve --accept-loss'",
     "clients_prove": "the group itself (they do)",
 }
-_GROUP_FIELDS: Final = tuple(f.name for f in fields(GroupConfig))
-_NODE_FIELDS: Final = tuple(f.name for f in fields(NodeConfig))
+DEFAULTS: Final[dict[str, Any]] = {
+    **{f.name: f.default for config in (NodeConfig, GroupConfig) for f in fields(config)},
+    **EMBEDDED_DEFAULTS,
+    # by which executors on other hosts reach the nodes; None: loopback
+    "advertise_host": None,
+    "idle_timeout_ms": IDLE_TIMEOUT_MS,
+}
+"""The values of settings that were not given."""
 _FIXED: Final = frozenset({"commit_log", "group", "segment_bytes", "index_file_bytes"})
 """Settings with which the files were made; they never change."""
 _LIVE: Final = frozenset({"idle_timeout_ms"})
 """Settings that running nodes take up at once."""
-
-
-def known_settings() -> list[str]:
-    """All names that `EmbeddedGroup` and `connect_path` take."""
-    return sorted({*_GROUP_FIELDS, *_NODE_FIELDS, *_OWN} - set(_DECIDED))
 
 
 def check_settings(settings: dict[str, Any]) -> None:
@@ -63,7 +59,7 @@ def check_settings(settings: dict[str, Any]) -> None:
         UnknownOption: no such setting; the message has the nearest one.
         ConfigError: a value cannot be, or the setting is not the caller's to choose.
     """
-    known = known_settings()
+    known = sorted(DEFAULTS.keys() - _DECIDED.keys())
     for name in settings:
         if name in _DECIDED:
             raise ConfigError(f"setting {name!r} is decided by {_DECIDED[name]}; leave it out")
@@ -84,24 +80,13 @@ def check_settings(settings: dict[str, Any]) -> None:
     client_context(node_config(NodeId("n0"), Path(), "127.0.0.1:1", settings).tls)
 
 
-def check_group_settings(settings: dict[str, Any]) -> None:
-    """`check_settings` of a whole group, which makes its secret itself."""
-    if "secret_file" in settings:
-        raise ConfigError(
-            "setting 'secret_file' is decided by the group itself (its directory has one); leave "
-            "it out"
-        )
-    check_settings(settings)
-
-
-def check_replicas(replicas: int) -> int:
+def check_replicas(replicas: int) -> None:
     """Raises `ConfigError` for anything but 1, 3, 5 or 7."""
     if isinstance(replicas, bool) or replicas not in REPLICAS:
         raise ConfigError(
             f"replicas {replicas!r}: use 1, 3, 5 or 7; an even number survives no more failures "
             f"than the odd one below"
         )
-    return replicas
 
 
 def check_join(
@@ -122,7 +107,7 @@ def check_join(
             "replicas out to use it, or name another directory"
         )
     for name, wanted in settings.items():
-        present = file.settings.get(name, default_of(name))
+        present = file.settings.get(name, DEFAULTS[name])
         if name in _LIVE or normal(wanted) == normal(present):
             continue
         if name in _FIXED:
@@ -137,21 +122,6 @@ def check_join(
             )
 
 
-def default_of(name: str) -> Any:
-    """The value of a setting that was not given."""
-    if name == "idle_timeout_ms":
-        return IDLE_TIMEOUT_MS
-    if name in _OWN:
-        return None
-    if name in EMBEDDED_DEFAULTS:
-        return EMBEDDED_DEFAULTS[name]
-    for cls in (GroupConfig, NodeConfig):
-        for f in fields(cls):
-            if f.name == name:
-                return f.default
-    raise AssertionError(name)
-
-
 def normal(value: Any) -> Any:
     """As it comes back from JSON."""
     return list(value) if isinstance(value, tuple) else value
@@ -159,11 +129,10 @@ def normal(value: Any) -> Any:
 
 def group_config(group: str, members: tuple[NodeId, ...], settings: dict[str, Any]) -> GroupConfig:
     """The settings that all nodes share."""
-    chosen = {**_defaults(_GROUP_FIELDS), **_only(settings, _GROUP_FIELDS)}
-    chosen.update(group=group, members=tuple(members))
+    chosen = {**EMBEDDED_DEFAULTS, **settings, "group": group, "members": members}
     if "preferred_leaders" in chosen:
         chosen["preferred_leaders"] = tuple(chosen["preferred_leaders"])
-    return from_settings(GroupConfig, _typed(GroupConfig, chosen))
+    return _config(GroupConfig, chosen)
 
 
 def node_config(
@@ -171,12 +140,12 @@ def node_config(
 ) -> NodeConfig:
     """The settings of one node; it listens on the address's host unless ``host`` says otherwise."""
     host, _, port = address.rpartition(":")
-    chosen = {**_defaults(_NODE_FIELDS), "host": host, **_only(settings, _NODE_FIELDS)}
+    chosen = {**EMBEDDED_DEFAULTS, "host": host, **settings}
     # The process itself watches over use (see `child`), for all nodes of the group together.
     chosen.update(
         node_id=node_id, directory=directory, port=int(port), idle_timeout_ms=0, parent_pid=0
     )
-    return from_settings(NodeConfig, _typed(NodeConfig, chosen))
+    return _config(NodeConfig, chosen)
 
 
 def tls_of(settings: dict[str, Any]) -> Tls | None:
@@ -184,20 +153,13 @@ def tls_of(settings: dict[str, Any]) -> Tls | None:
     return tls_files(*(settings.get(name, "") for name in ("tls_ca", "tls_certificate", "tls_key")))
 
 
-def _only(settings: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name in names}
-
-
-def _defaults(names: tuple[str, ...]) -> dict[str, Any]:
-    return _only(EMBEDDED_DEFAULTS, names)
-
-
-def _typed(cls: type[Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Refuse a value of another type than the field's, e.g. a string where a number of bytes
-    belongs."""
+def _config(cls: type[C], settings: dict[str, Any]) -> C:
+    """A config of those settings that are its fields. A value of another type than the field's is
+    refused, e.g. a string where a number of bytes belongs."""
+    chosen = {f.name: settings[f.name] for f in fields(cls) if f.name in settings}
     for f in fields(cls):
-        if f.name in settings and isinstance(f.default, int | float | str):
-            value = settings[f.name]
+        if f.name in chosen and isinstance(f.default, int | float | str):
+            value = chosen[f.name]
             wanted: tuple[type, ...] = (
                 (int, float) if isinstance(f.default, float) else (type(f.default),)
             )
@@ -205,4 +167,4 @@ def _typed(cls: type[Any], settings: dict[str, Any]) -> dict[str, Any]:
                 raise ConfigError(
                     f"setting {f.name}={value!r}: give a value of type {wanted[-1].__name__}"
                 )
-    return settings
+    return from_settings(cls, chosen)

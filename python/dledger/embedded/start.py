@@ -8,7 +8,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from dledger.embedded.home import Home, NodeProcess, path_errors
 from dledger.embedded.ports import free_ports
 from dledger.embedded.probe import wait_for_leader
 from dledger.embedded.process import this_host
-from dledger.embedded.settings import REPLICAS_DEFAULT, check_join, default_of, tls_of
+from dledger.embedded.settings import DEFAULTS, REPLICAS_DEFAULT, check_join, tls_of
 from dledger.embedded.spawning import Killed, spawn_nodes
 from dledger.errors import ConfigError, DLedgerError, PathError, PortInUse
 from dledger.net.address import split_address
@@ -74,7 +74,7 @@ def join_group(home: Home, wish: Wish) -> tuple[GroupFile, bool]:
         if not file.named and not home.secret_file.exists():
             _end_old_release(home, file, wish)
             home.make_secret()
-        file = _write_if_changed(home, home.add_user(file, wish.user))
+        file = _write_if_changed(home, file.with_user(wish.user))
         _note(home, file)
         missing = [node for node in file.local if not home.node(node).running]
         if not wish.user.holds:
@@ -121,11 +121,8 @@ def _nothing_to_do(home: Home, file: GroupFile, wish: Wish) -> bool:
         return False
     check_join(file, wish.replicas, wish.settings, running=True, where=str(home))
     known = any(u.process == wish.user.process and u.holds == wish.user.holds for u in file.users)
-    live = all(
-        file.settings.get(k, default_of(k)) == v
-        for k, v in wish.settings.items()
-        if k == "idle_timeout_ms"
-    )
+    idle_ms = file.settings.get("idle_timeout_ms", DEFAULTS["idle_timeout_ms"])
+    live = wish.settings.get("idle_timeout_ms", idle_ms) == idle_ms
     same = wish.peers is None or wish.peers == file.addresses
     return live and same and (known or not os.access(home.group_file, os.W_OK))
 
@@ -147,7 +144,7 @@ def _new_group(home: Home, wish: Wish) -> GroupFile:
     else:
         members = tuple(NodeId(f"n{i}") for i in range(wish.replicas or REPLICAS_DEFAULT))
         local = members
-        addresses = _pick_addresses(wish.settings, members, {})
+        addresses = _pick_addresses(wish.settings, members)
     _check_free_space(home, wish.settings)
     return GroupFile(
         group=wish.group or uuid.uuid4().hex,
@@ -162,7 +159,7 @@ def _new_group(home: Home, wish: Wish) -> GroupFile:
 
 def _check_free_space(home: Home, settings: dict[str, Any]) -> None:
     """A new group on a full disk would refuse its first append; say so at once."""
-    reserve = settings.get("disk_reserve_bytes", default_of("disk_reserve_bytes"))
+    reserve = settings.get("disk_reserve_bytes", DEFAULTS["disk_reserve_bytes"])
     with path_errors(home.path, "look at the disk"):
         disk = os.statvfs(home.path)
     free = disk.f_bavail * disk.f_frsize
@@ -206,7 +203,7 @@ def _existing_group(home: Home, file: GroupFile, wish: Wish) -> GroupFile:
     elif not file.named and (
         copied or _host_of(settings) != split_address(addresses[file.members[0]])[0]
     ):
-        addresses = _pick_addresses(settings, file.members, {})
+        addresses = _pick_addresses(settings, file.members)
     return replace(file, settings=settings, addresses=addresses, place=home.place())
 
 
@@ -278,12 +275,11 @@ def _host_of(settings: dict[str, Any]) -> str:
 
 
 def _pick_addresses(
-    settings: dict[str, Any], nodes: Iterable[NodeId], others: dict[NodeId, str]
+    settings: dict[str, Any], nodes: Sequence[NodeId], kept: Iterable[str] = ()
 ) -> dict[NodeId, str]:
-    """New addresses for ``nodes``, beside those that the others keep."""
-    nodes = list(nodes)
+    """New addresses for ``nodes``, beside those that others keep."""
     host = _host_of(settings)
-    taken = {split_address(address)[1] for address in others.values()}
+    taken = {split_address(address)[1] for address in kept}
     ports = free_ports(str(settings.get("host", host)), len(nodes), taken)
     shown = f"[{host}]" if ":" in host else host
     return {node: f"{shown}:{port}" for node, port in zip(nodes, ports, strict=True)}
@@ -326,7 +322,7 @@ def start_nodes(
             break
         kept = {node: address for node, address in file.addresses.items() if node not in waiting}
         file = home.write(
-            replace(file, addresses=kept | _pick_addresses(file.settings, waiting, kept))
+            replace(file, addresses=kept | _pick_addresses(file.settings, waiting, kept.values()))
         )
     failures.update(
         {node: PortInUse(f"{file.addresses[node]}: no port could be kept") for node in waiting}

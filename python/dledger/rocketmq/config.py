@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from dledger.config import nearest
-from dledger.errors import ConfigError, UnknownOption
+from dledger.config import split_settings
+from dledger.errors import ConfigError
 from dledger.rocketmq.format.consume_queue_unit import UNIT_SIZE
 
 
@@ -55,14 +55,7 @@ def parse_broker_settings(
         ConfigError: not of that form, or no such value.
     """
     found: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise ConfigError(f"--set {text!r}: write name=value")
-        if name not in known:
-            raise UnknownOption(
-                f"--set {name}: unknown setting{nearest(name, [*known])}; known: {', '.join(known)}"
-            )
+    for name, value in split_settings(texts, known):
         argument, convert = known[name]
         try:
             found[argument] = convert(value)

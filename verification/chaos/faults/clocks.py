@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from verification.chaos.faults.fault import Fault
+from verification.chaos.faults.fault import fault
 from verification.chaos.nodes import Node
 from verification.chaos.scene import Scene
 
@@ -30,6 +30,7 @@ def _movable(scene: Scene) -> list[Node]:
     return [node for node in scene.nodes if not node.plain]
 
 
+@fault("wall clocks jump by up to ten years, each its own way", "times that a wrong one was read")
 async def clock_jump(scene: Scene) -> int:
     """Every node's own way, up to ten years."""
     nodes = _movable(scene)
@@ -38,6 +39,7 @@ async def clock_jump(scene: Scene) -> int:
     )
 
 
+@fault("wall clocks are set by up to an hour, all the same", "times that a wrong one was read")
 async def clock_step(scene: Scene) -> int:
     """As a clock that is set, by up to an hour."""
     nodes = _movable(scene)
@@ -45,17 +47,4 @@ async def clock_step(scene: Scene) -> int:
     return await _jump(scene, nodes, [shift for _ in nodes])
 
 
-CLOCK_FAULTS: Final = (
-    Fault(
-        "clock_jump",
-        "wall clocks jump by up to ten years, each its own way",
-        "times that a wrong one was read",
-        clock_jump,
-    ),
-    Fault(
-        "clock_step",
-        "wall clocks are set by up to an hour, all the same",
-        "times that a wrong one was read",
-        clock_step,
-    ),
-)
+CLOCK_FAULTS: Final = (clock_jump, clock_step)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.protocol.messages.entry import HEADER, MAGIC_BLANK, MIN_BLANK_SIZE
-from verification.chaos.faults.fault import Fault
+from verification.chaos.faults.fault import fault
 from verification.chaos.nodes import Node
 from verification.chaos.scene import BACK_S, Scene
 
@@ -74,6 +74,7 @@ def _damage(scene: Scene, node: Node, last: int) -> int:
     return len(chosen)
 
 
+@fault("bytes of committed entries change on a node that is down", "entries repaired")
 async def flip_stopped(scene: Scene) -> int:
     """While it is down; it must find that when it starts or later, and get the entries from the
     others."""
@@ -88,6 +89,7 @@ async def flip_stopped(scene: Scene) -> int:
     return await _mended(scene, node, damaged, 0)
 
 
+@fault("bytes of committed entries change under a node that runs", "entries repaired")
 async def flip_running(scene: Scene) -> int:
     """While it runs; a read or the scrub must find that."""
     last = await _committed_everywhere(scene)
@@ -115,6 +117,7 @@ async def _mended(scene: Scene, node: Node, damaged: int, before: int) -> int:
     return damaged
 
 
+@fault("a node comes back with an empty directory, and is admitted", "nodes noticed and admitted")
 async def wipe(scene: Scene) -> int:
     """The node that comes back has forgotten its votes and records: it must be noticed, and does
     not count before it is admitted by the command that an operator has for it."""
@@ -165,23 +168,4 @@ async def _command(*arguments: str) -> str:
     return said.decode(errors="replace").strip()
 
 
-DAMAGE_FAULTS: Final = (
-    Fault(
-        "flip_stopped",
-        "bytes of committed entries change on a node that is down",
-        "entries repaired",
-        flip_stopped,
-    ),
-    Fault(
-        "flip_running",
-        "bytes of committed entries change under a node that runs",
-        "entries repaired",
-        flip_running,
-    ),
-    Fault(
-        "wipe",
-        "a node comes back with an empty directory, and is admitted",
-        "nodes noticed and admitted",
-        wipe,
-    ),
-)
+DAMAGE_FAULTS: Final = (flip_stopped, flip_running, wipe)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from verification.chaos.faults.fault import Fault
+from verification.chaos.faults.fault import fault
 from verification.chaos.nodes import NODE_SETTINGS, Node
 from verification.chaos.scene import BACK_S, Scene
 
@@ -22,6 +22,7 @@ async def _level(node: Node, wanted: bool) -> bool:
     return ((await node.status()).get("disk_level") == "FULL") == wanted
 
 
+@fault("a node's disk is full, and has room again", "times that the node said so")
 async def disk_full(scene: Scene) -> int:
     """On a mounted small disk where that is allowed: half of the times to the last byte, else up to
     the reserve. Where it is not, the disk that obeys says so."""
@@ -50,11 +51,13 @@ async def disk_full(scene: Scene) -> int:
     return int(noticed)
 
 
+@fault("each sync of a node takes 20 to 500 ms more", "syncs delayed")
 async def slow_disk(scene: Scene) -> int:
     node = _sick_node(scene)
     return await _slow(scene, node, scene.dice.randrange(20_000, 500_000))
 
 
+@fault("each sync of the leader takes 0.1 to 2 s more", "syncs delayed")
 async def slow_leader_disk(scene: Scene) -> int:
     """Slower than an election is long, at times."""
     leader = await scene.lead([node for node in scene.nodes if not node.plain])
@@ -70,10 +73,12 @@ async def _slow(scene: Scene, node: Node, delay_us: int) -> int:
     return node.panel["syncs_delayed"] - before
 
 
+@fault("a node's fdatasync fails", "errors given")
 async def sync_error(scene: Scene) -> int:
     return await _broken(scene, "sync_error", "sync_errors")
 
 
+@fault("a node's writes fail", "errors given")
 async def write_error(scene: Scene) -> int:
     return await _broken(scene, "write_error", "write_errors")
 
@@ -98,20 +103,4 @@ async def _broken(scene: Scene, switch: str, counter: str) -> int:
     return bites
 
 
-DISK_FAULTS: Final = (
-    Fault(
-        "disk_full",
-        "a node's disk is full, and has room again",
-        "times that the node said so",
-        disk_full,
-    ),
-    Fault("slow_disk", "each sync of a node takes 20 to 500 ms more", "syncs delayed", slow_disk),
-    Fault(
-        "slow_leader_disk",
-        "each sync of the leader takes 0.1 to 2 s more",
-        "syncs delayed",
-        slow_leader_disk,
-    ),
-    Fault("sync_error", "a node's fdatasync fails", "errors given", sync_error),
-    Fault("write_error", "a node's writes fail", "errors given", write_error),
-)
+DISK_FAULTS: Final = (disk_full, slow_disk, slow_leader_disk, sync_error, write_error)

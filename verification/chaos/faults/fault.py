@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from verification.chaos.scene import Scene
 
+Run = Callable[[Scene], Awaitable[int]]
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -23,5 +25,14 @@ class Fault:
     name: str
     what: str
     bite: str
-    run: Callable[[Scene], Awaitable[int]]
+    run: Run
     on_links: bool = False
+
+
+def fault(what: str, bite: str, *, on_links: bool = False) -> Callable[[Run], Fault]:
+    """A function as the kind of fault of its name."""
+
+    def made(run: Run) -> Fault:
+        return Fault(run.__name__, what, bite, run, on_links)
+
+    return made

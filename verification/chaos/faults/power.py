@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.storage.offline.verify import verify_store
-from verification.chaos.faults.fault import Fault
+from verification.chaos.faults.fault import fault
 from verification.chaos.nodes import Node
 from verification.chaos.power.outage import MOODS
 from verification.chaos.scene import Scene
@@ -94,44 +94,26 @@ def _with_shim(scene: Scene) -> list[Node]:
     return [node for node in scene.nodes if not node.plain]
 
 
+@fault("the power of one node fails", "blocks, lengths and names undone")
 async def power_cut(scene: Scene) -> int:
     return await _cut(scene, [scene.dice.choice(_with_shim(scene))])
 
 
+@fault("the power of the leader fails", "blocks, lengths and names undone")
 async def power_cut_leader(scene: Scene) -> int:
     leader = await scene.lead(_with_shim(scene))
     return await _cut(scene, [leader]) if leader and not leader.plain else 0
 
 
+@fault("the power of a minority fails", "blocks, lengths and names undone")
 async def power_cut_minority(scene: Scene) -> int:
     names = scene.minority()
     return await _cut(scene, [scene.nodes[name] for name in names])
 
 
+@fault("the power of all nodes fails at once", "blocks, lengths and names undone")
 async def power_cut_all(scene: Scene) -> int:
     return await _cut(scene, list(scene.nodes))
 
 
-POWER_FAULTS: Final = (
-    Fault(
-        "power_cut", "the power of one node fails", "blocks, lengths and names undone", power_cut
-    ),
-    Fault(
-        "power_cut_leader",
-        "the power of the leader fails",
-        "blocks, lengths and names undone",
-        power_cut_leader,
-    ),
-    Fault(
-        "power_cut_minority",
-        "the power of a minority fails",
-        "blocks, lengths and names undone",
-        power_cut_minority,
-    ),
-    Fault(
-        "power_cut_all",
-        "the power of all nodes fails at once",
-        "blocks, lengths and names undone",
-        power_cut_all,
-    ),
-)
+POWER_FAULTS: Final = (power_cut, power_cut_leader, power_cut_minority, power_cut_all)

@@ -8,7 +8,7 @@ from typing import Final
 
 from dledger.client import AsyncClient
 from dledger.errors import DLedgerError
-from verification.chaos.faults.fault import Fault
+from verification.chaos.faults.fault import fault
 from verification.chaos.nodes import Node
 from verification.chaos.scene import Scene
 
@@ -25,20 +25,24 @@ async def _kill(scene: Scene, nodes: list[Node]) -> int:
     return killed
 
 
+@fault("SIGKILL of a follower", "processes killed")
 async def kill(scene: Scene) -> int:
     return await _kill(scene, [await scene.follower()])
 
 
+@fault("SIGKILL of the leader", "processes killed")
 async def kill_leader(scene: Scene) -> int:
     leader = await scene.leader()
     return await _kill(scene, [leader]) if leader else 0
 
 
+@fault("SIGKILL of a majority at once", "processes killed")
 async def kill_majority(scene: Scene) -> int:
     names = scene.dice.sample(scene.nodes.names, scene.nodes.majority)
     return await _kill(scene, [scene.nodes[name] for name in names])
 
 
+@fault("SIGKILL of all nodes at once", "processes killed")
 async def kill_all(scene: Scene) -> int:
     return await _kill(scene, list(scene.nodes))
 
@@ -52,22 +56,26 @@ async def _pause(scene: Scene, node: Node, seconds: float) -> int:
         node.signal(signal.SIGCONT)
 
 
+@fault("SIGSTOP of a follower, SIGCONT later", "processes seen stopped")
 async def pause(scene: Scene) -> int:
     return await _pause(scene, await scene.follower(), scene.seconds(0.5, 6.0))
 
 
+@fault("SIGSTOP of the leader for longer than an election", "processes seen stopped")
 async def pause_leader(scene: Scene) -> int:
     """For longer than an election takes: it wakes up and believes that it leads."""
     leader = await scene.leader()
     return await _pause(scene, leader, scene.seconds(2.5, 6.0)) if leader else 0
 
 
+@fault("SIGSTOP of all nodes for two seconds", "times that all were seen stopped")
 async def pause_all(scene: Scene) -> int:
     """As a machine that sleeps."""
     found = await asyncio.gather(*(_pause(scene, node, 2.0) for node in scene.nodes))
     return int(all(found))
 
 
+@fault("SIGTERM and a new start, one node after the other", "graceful ends")
 async def rolling_restart(scene: Scene) -> int:
     """Each hands over, drains and ends; the leader last, so that it leads until then."""
     leader = await scene.leader()
@@ -85,6 +93,7 @@ async def rolling_restart(scene: Scene) -> int:
     return ended
 
 
+@fault("leadership transferred under load", "transfers done")
 async def hand_over(scene: Scene) -> int:
     """Under load, several times."""
     done = 0
@@ -101,28 +110,13 @@ async def hand_over(scene: Scene) -> int:
 
 
 PROCESS_FAULTS: Final = (
-    Fault("kill", "SIGKILL of a follower", "processes killed", kill),
-    Fault("kill_leader", "SIGKILL of the leader", "processes killed", kill_leader),
-    Fault("kill_majority", "SIGKILL of a majority at once", "processes killed", kill_majority),
-    Fault("kill_all", "SIGKILL of all nodes at once", "processes killed", kill_all),
-    Fault("pause", "SIGSTOP of a follower, SIGCONT later", "processes seen stopped", pause),
-    Fault(
-        "pause_leader",
-        "SIGSTOP of the leader for longer than an election",
-        "processes seen stopped",
-        pause_leader,
-    ),
-    Fault(
-        "pause_all",
-        "SIGSTOP of all nodes for two seconds",
-        "times that all were seen stopped",
-        pause_all,
-    ),
-    Fault(
-        "rolling_restart",
-        "SIGTERM and a new start, one node after the other",
-        "graceful ends",
-        rolling_restart,
-    ),
-    Fault("hand_over", "leadership transferred under load", "transfers done", hand_over),
+    kill,
+    kill_leader,
+    kill_majority,
+    kill_all,
+    pause,
+    pause_leader,
+    pause_all,
+    rolling_restart,
+    hand_over,
 )

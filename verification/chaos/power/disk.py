@@ -4,9 +4,11 @@ names would destroy."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from dledger.storage.disk.disk import DiskFile
 from dledger.types import Buffer
@@ -34,45 +36,27 @@ class PoweredFile(SickFile):
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
         size = sum(len(memoryview(buffer).cast("B")) for buffer in buffers)
         old = self.pread(size, offset)
-        number = self._journal.begin(
+        with self._journal.change(
             "write", old, inode=self._inode, offset=offset, size=size, before=self.size()
-        )
-        try:
+        ):
             super().pwritev(buffers, offset)
-        finally:
-            self._journal.end(number)
 
     def fdatasync(self) -> None:
-        number = self._journal.begin("sync", inode=self._inode)
-        try:
+        with self._journal.sync(inode=self._inode):
             super().fdatasync()
-        except OSError:
-            self._journal.end(number, well=False)
-            raise
-        self._journal.end(number)
 
     def truncate(self, size: int) -> None:
-        before = self.size()
-        number = self._resize(size, before)
-        try:
+        with self._resize(size, self.size()):
             super().truncate(size)
-        finally:
-            self._journal.end(number)
 
     def fallocate(self, size: int, begin: int = 0) -> None:
         before = self.size()
-        if size <= before:
+        with self._resize(size, before) if size > before else nullcontext():
             super().fallocate(size, begin)
-            return
-        number = self._resize(size, before)
-        try:
-            super().fallocate(size, begin)
-        finally:
-            self._journal.end(number)
 
-    def _resize(self, size: int, before: int) -> int:
+    def _resize(self, size: int, before: int) -> AbstractContextManager[None]:
         gone = self.pread(before - size, size).rstrip(b"\0") if size < before else b""
-        return self._journal.begin("resize", gone, inode=self._inode, size=size, before=before)
+        return self._journal.change("resize", gone, inode=self._inode, size=size, before=before)
 
 
 class PoweredDisk(SickDisk):
@@ -95,22 +79,16 @@ class PoweredDisk(SickDisk):
     def open(self, path: Path, create: bool = False) -> DiskFile:
         if not create or path.exists():
             return PoweredFile(path, os.O_RDWR, self.panel, self._journal)
-        number = self._journal.begin("made", path=str(path), directory=str(path.parent))
-        try:
+        with self._journal.change("made", path=str(path), directory=str(path.parent)):
             file = PoweredFile(path, os.O_RDWR | os.O_CREAT, self.panel, self._journal)
             self._journal.note("fresh", inode=file.inode)
-        finally:
-            self._journal.end(number)
         return file
 
     def mkdir(self, path: Path) -> None:
         missing = [above for above in (path, *path.parents) if not above.exists()]
         for directory in reversed(missing):
-            number = self._journal.begin(
-                "made", path=str(directory), directory=str(directory.parent)
-            )
-            super().mkdir(directory)
-            self._journal.end(number)
+            with self._journal.change("made", path=str(directory), directory=str(directory.parent)):
+                super().mkdir(directory)
 
     def rename(self, source: Path, target: Path) -> None:
         if source.parent != target.parent:
@@ -118,29 +96,27 @@ class PoweredDisk(SickDisk):
                 f"{source} -> {target}: a rename into another directory is none that the store "
                 f"makes"
             )
+        known = {"target": str(target), "inode": source.stat().st_ino}
         kept = self._keep(target) if target.exists() else ""
-        number = self._journal.begin(
-            "renamed",
-            path=str(source),
-            directory=str(target.parent),
-            target=str(target),
-            kept=kept,
-            inode=source.stat().st_ino,
-        )
-        try:
+        with self._renaming("renamed", source, kept, **known):
             super().rename(source, target)
-        finally:
-            self._end(number, target.parent, kept)
 
     def unlink(self, path: Path) -> None:
-        kept = self._keep(path)
-        number = self._journal.begin(
-            "removed", path=str(path), directory=str(path.parent), kept=kept
-        )
-        try:
+        with self._renaming("removed", path, self._keep(path)):
             super().unlink(path)
+
+    @contextmanager
+    def _renaming(self, kind: str, path: Path, kept: str, **known: Any) -> Iterator[None]:
+        """A change of names that takes one from a file, which is kept until its sync."""
+        directory = path.parent
+        try:
+            with self._journal.change(
+                kind, path=str(path), directory=str(directory), kept=kept, **known
+            ):
+                yield
         finally:
-            self._end(number, path.parent, kept)
+            if kept:
+                self._waiting.setdefault(directory, []).append(self._kept / kept)
 
     def _keep(self, path: Path) -> str:
         self._count += 1
@@ -148,20 +124,10 @@ class PoweredDisk(SickDisk):
         os.link(path, self._kept / name)
         return name
 
-    def _end(self, number: int, directory: Path, kept: str) -> None:
-        self._journal.end(number)
-        if kept:
-            self._waiting.setdefault(directory, []).append(self._kept / kept)
-
     def fsync_dir(self, path: Path) -> None:
-        number = self._journal.begin("sync", directory=str(path))
         covered = self._waiting.pop(path, [])
-        try:
+        with self._journal.sync(directory=str(path)):
             super().fsync_dir(path)
-        except OSError:
-            self._journal.end(number, well=False)
-            raise
-        self._journal.end(number)
         for kept in covered:
             kept.unlink()
 

@@ -13,6 +13,7 @@ import os
 import struct
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -164,6 +165,26 @@ class Journal:
         self._number = found.last
         self._fd = -1
         self._shorten(Record({"kind": "start"}))
+
+    @contextmanager
+    def change(self, kind: str, data: bytes = b"", **known: Any) -> Iterator[None]:
+        """A change, which may be half done where it fails."""
+        number = self.begin(kind, data, **known)
+        try:
+            yield
+        finally:
+            self.end(number)
+
+    @contextmanager
+    def sync(self, **known: Any) -> Iterator[None]:
+        """A sync, which covers nothing where it fails."""
+        number = self.begin("sync", **known)
+        try:
+            yield
+        except OSError:
+            self.end(number, well=False)
+            raise
+        self.end(number)
 
     def begin(self, kind: str, data: bytes = b"", **known: Any) -> int:
         """A change or a sync begins; its number. ``data``: the bytes that stood there."""

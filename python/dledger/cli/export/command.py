@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from dledger.cli.common import TIMEOUT_S, naming_topic, open_client, print_json
-from dledger.cli.export_node import FILE_SIZE, export_messages, export_node
-from dledger.cli.export_topic import export_topic
+from dledger.cli.common import (
+    PATH,
+    bootstrap_option,
+    naming_topic,
+    open_client,
+    print_json,
+    timeout_option,
+)
+from dledger.cli.export.node_log import FILE_SIZE, export_messages, export_node
+from dledger.cli.export.topic import export_topic
 from dledger.cli.staging import staged
 from dledger.errors import ConfigError
 
@@ -26,7 +33,7 @@ MAX_FILE: Final = (1 << 31) - 1
 
 
 @click.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=PATH)
 @click.option(
     "--format",
     "form",
@@ -34,19 +41,12 @@ MAX_FILE: Final = (1 << 31) - 1
     required=True,
     help="rocketmq: a plain commit log. dledger: DLedger's log, alone or of a broker.",
 )
-@click.option(
-    "-b",
-    "--bootstrap",
-    envvar="DLEDGER_BOOTSTRAP",
-    metavar="ADDRESSES|DIR",
-    default="",
-    help="host:port,host:port of running nodes, or the directory of an embedded group.",
-)
+@bootstrap_option(default="")
 @click.option("--topic", default="", help="The topic: each record becomes a message.")
 @click.option("--as", "name", default="", metavar="NAME", help="The topic's name in RocketMQ.")
 @click.option(
     "--node",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="NODE_DIR",
     help="In place of a topic: the log of a stopped node, all entries (--format dledger).",
 )
@@ -55,8 +55,7 @@ MAX_FILE: Final = (1 << 31) - 1
     "only_messages",
     is_flag=True,
     help="Of --node, whose group has commit_log=rocketmq: only the messages, for a broker in "
-    "DLedger mode, "
-    "behind the old commit log that was adopted.",
+    "DLedger mode, behind the old commit log that was adopted.",
 )
 @click.option(
     "--broker",
@@ -83,14 +82,7 @@ MAX_FILE: Final = (1 << 31) - 1
     "--base64", "as_base64", is_flag=True, help="Write keys and headers that are no text as base64."
 )
 @click.option("--no-index", is_flag=True, help="Make no index by key.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0.1),
-    default=TIMEOUT_S,
-    show_default=True,
-    metavar="SECONDS",
-    help="Give up when the group does not answer for so long.",
-)
+@timeout_option
 def export(
     directory: Path,
     form: str,

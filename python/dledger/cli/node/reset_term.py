@@ -7,13 +7,12 @@ from pathlib import Path
 
 import click
 
-from dledger.cli.files import check_directory
+from dledger.cli.common import PATH
+from dledger.cli.node.files import check_directory
 
 
 @click.command(name="reset-term")
-@click.argument(
-    "directories", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path)
-)
+@click.argument("directories", metavar="DIR...", nargs=-1, required=True, type=PATH)
 @click.option(
     "--term", type=int, default=None, help="This term, which members on other machines were given."
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from dledger.cli.common import PATH, set_option
 from dledger.errors import ConfigError, FormatError, PathError, PortInUse, ProtocolError
 
 if TYPE_CHECKING:
@@ -20,21 +21,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def store_options(function: F) -> F:
     """``--store`` and the broker's settings."""
-    function = click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="A setting of the broker's configuration, e.g. mappedFileSizeCommitLog, which must "
-        "be the other side's.",
+    function = set_option(
+        "A setting of the broker's configuration, e.g. mappedFileSizeCommitLog, which must "
+        "be the other side's."
     )(function)
     return click.option(
-        "--store",
-        "root",
-        required=True,
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="The store's root.",
+        "--store", "root", required=True, type=PATH, metavar="DIR", help="The store's root."
     )(function)
 
 

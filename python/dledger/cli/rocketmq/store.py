@@ -5,24 +5,33 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from dledger.cli.common import print_json, text_or_base64
-from dledger.cli.rocketmq_adopt import adopt
-from dledger.cli.rocketmq_ha import follow, serve_ha
+from dledger.cli.common import PATH, print_json, text_or_base64
+from dledger.cli.rocketmq.adopt import adopt
+from dledger.cli.rocketmq.ha import follow, serve_ha
 from dledger.errors import ConfigError, PathError
 from dledger.rocketmq.format.index_file import DEFAULT_SLOTS
+from dledger.storage.disk.file_names import is_file_name
 
 if TYPE_CHECKING:
     from dledger.rocketmq.files.layout import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
-NAME_DIGITS: Final = 20
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LAYOUTS: Final = ("rocketmq", "dledger")
+index_slots_option = click.option(
+    "--index-slots",
+    type=click.IntRange(min=1),
+    default=DEFAULT_SLOTS,
+    show_default=True,
+    help="The broker's maxHashSlotNum.",
+)
 
 
 @click.group()
@@ -36,14 +45,8 @@ for _command in (adopt, follow, serve_ha):
 
 
 @rocketmq.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option(
-    "--index-slots",
-    type=click.IntRange(min=1),
-    default=DEFAULT_SLOTS,
-    show_default=True,
-    help="The broker's maxHashSlotNum.",
-)
+@click.argument("directory", metavar="DIR", type=PATH)
+@index_slots_option
 def verify(directory: Path, index_slots: int) -> None:
     """Check every message in the commit log of the store in DIR, and print what was found as JSON.
 
@@ -132,13 +135,7 @@ def inspect(url: str, storage_options: str | None, layout: str) -> None:
     show_default=True,
     help="Messages at most.",
 )
-@click.option(
-    "--index-slots",
-    type=click.IntRange(min=1),
-    default=DEFAULT_SLOTS,
-    show_default=True,
-    help="The broker's maxHashSlotNum.",
-)
+@index_slots_option
 def search(
     url: str,
     storage_options: str | None,
@@ -193,27 +190,20 @@ def time_ms(option: str, text: str | None) -> int | None:
     """
     if text is None or text.isdecimal():
         return None if text is None else int(text)
-    try:
-        time: datetime | None = datetime.fromisoformat(text)
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
-        raise ConfigError(
-            f"{option} {text!r}: write milliseconds since 1970, or a time as in "
-            f"2024-03-10T07:30:00Z"
-        )
-    micros = round((time - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
-    return -(-micros // 1000)
+    with suppress(ValueError):
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is not None:
+            return -(-(time - EPOCH) // timedelta(milliseconds=1))
+    raise ConfigError(
+        f"{option} {text!r}: write milliseconds since 1970, or a time as in 2024-03-10T07:30:00Z"
+    )
 
 
 def print_message(row: dict[str, Any]) -> None:
     """One line of JSON."""
     shown = {name: value for name, value in row.items() if name not in ("body", "properties")}
     shown |= {"properties": dict(row["properties"] or ()), **text_or_base64("body", row["body"])}
-    shown |= {
-        name: value.isoformat() for name, value in shown.items() if isinstance(value, datetime)
-    }
-    click.echo(json.dumps(shown, ensure_ascii=False))
+    click.echo(json.dumps(shown, ensure_ascii=False, default=datetime.isoformat))
 
 
 def commit_log_files(directory: Path) -> list[Path]:
@@ -234,7 +224,7 @@ def commit_log_files(directory: Path) -> list[Path]:
         for folder in folders
         if folder.is_dir()
         for path in folder.iterdir()
-        if is_log_name(path.name)
+        if is_file_name(path.name)
     ]
     if not files:
         raise PathError(
@@ -242,8 +232,3 @@ def commit_log_files(directory: Path) -> list[Path]:
             f"store"
         )
     return sorted(files, key=lambda path: (path.parent, path.name))
-
-
-def is_log_name(name: str) -> bool:
-    """Whether this is 20 ASCII digits: the offset of a file's first byte."""
-    return len(name) == NAME_DIGITS and name.isascii() and name.isdigit()

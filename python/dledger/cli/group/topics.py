@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dledger.cli.common import (
+    confirm,
     group_options,
     json_option,
     naming_topic,
     open_client,
     print_json,
     print_table,
+    set_option,
+    yes_option,
 )
+from dledger.config import split_setting
 from dledger.errors import ConfigError, TopicExists, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 
@@ -39,36 +42,34 @@ def list_topics(bootstrap: str, timeout: float, as_json: bool) -> None:
     schema."""
     with open_client(bootstrap, timeout) as client:
         found = {info.name: (info, _newest(client, info)) for info in client.topics()}
-        rows = [(*found[one.topic], one) for one in client.partitions() if one.topic in found]
+        parts = [(*found[one.topic], one) for one in client.partitions() if one.topic in found]
+    rows = [
+        {
+            "topic": info.name,
+            "log_id": info.log_id,
+            "type": _kind(info),
+            "schema_version": version,
+            **_place(one),
+        }
+        for info, version, one in parts
+    ]
     if as_json:
-        print_json(
-            [
-                {
-                    "topic": info.name,
-                    "log_id": info.log_id,
-                    "type": _kind(info),
-                    "schema_version": version,
-                    "partition": one.partition,
-                    "begin_offset": one.begin_offset,
-                    "end_offset": one.end_offset,
-                }
-                for info, version, one in rows
-            ]
-        )
+        print_json(rows)
         return
     print_table(
         ("topic", "type", "schema", "partition", "begin", "end", "records"),
         [
             (
-                one.topic,
+                info.name,
                 _kind(info),
-                _version(version),
+                # a typed topic has none before its first frame
+                f"v{version}" if version else "-",
                 str(one.partition),
                 one.begin_offset,
                 one.end_offset,
-                _records(one),
+                one.end_offset - one.begin_offset,
             )
-            for info, version, one in rows
+            for info, version, one in parts
         ],
     )
 
@@ -100,11 +101,11 @@ def show(
         raise ConfigError(
             f"--schema-version {at}: topic {name!r} has the versions 1 to {len(versions)}"
         )
-    columns = versions[at - 1] if at else None
+    told = _describe(info, parts, versions[at - 1] if at else None, at, len(versions))
     if as_json:
-        print_json(_as_json(info, parts, columns, at, len(versions)))
+        print_json(told)
     else:
-        _print(info, parts, columns, at, len(versions))
+        _print(told)
 
 
 def _newest(client: Client, info: TopicInfo) -> int | None:
@@ -119,13 +120,8 @@ def _kind(info: TopicInfo) -> str:
     return "typed" if info.typed else "raw"
 
 
-def _version(version: int | None) -> str:
-    """Of a schema, for people: a typed topic has none before its first frame."""
-    return "-" if not version else f"v{version}"
-
-
-def _records(one: PartitionState) -> int:
-    return one.end_offset - one.begin_offset
+def _place(one: PartitionState) -> dict[str, int]:
+    return {name: getattr(one, name) for name in ("partition", "begin_offset", "end_offset")}
 
 
 def _time(us: int) -> str | None:
@@ -140,7 +136,7 @@ def _time(us: int) -> str | None:
         return f"{us} us"
 
 
-def _as_json(
+def _describe(
     info: TopicInfo, parts: list[PartitionState], columns: Columns | None, at: int, newest: int
 ) -> dict[str, Any]:
     """``schema`` is null for a raw topic, and for a typed one without any write; its ``spark`` is
@@ -158,41 +154,43 @@ def _as_json(
             ],
             "spark": json.loads(columns.text),
         }
+    partitions: list[dict[str, Any]] = [
+        {
+            **_place(one),
+            "records": one.end_offset - one.begin_offset,
+            "bytes": one.bytes,
+            "newest": _time(one.newest_us),
+        }
+        for one in parts
+    ]
     return {
         "topic": info.name,
         "log_id": info.log_id,
         "type": _kind(info),
         "settings": info.settings,
-        "records": sum(map(_records, parts)),
+        "records": sum(one["records"] for one in partitions),
         "bytes": sum(one.bytes for one in parts),
-        "partitions": [
-            {
-                "partition": one.partition,
-                "begin_offset": one.begin_offset,
-                "end_offset": one.end_offset,
-                "records": _records(one),
-                "bytes": one.bytes,
-                "newest": _time(one.newest_us),
-            }
-            for one in parts
-        ],
+        "partitions": partitions,
         "schema": schema,
     }
 
 
-def _print(
-    info: TopicInfo, parts: list[PartitionState], columns: Columns | None, at: int, newest: int
-) -> None:
+def _print(told: dict[str, Any]) -> None:
+    """What `_describe` says, for people."""
+    schema = told["schema"]
     facts = {
-        "topic": info.name,
-        "log id": info.log_id,
-        "type": _kind(info),
-        **{name: value for name, value in info.settings.items() if name != "type"},
-        "records": f"{sum(map(_records, parts)):,} in {sum(one.bytes for one in parts):,} bytes",
+        "topic": told["topic"],
+        "log id": told["log_id"],
+        "type": told["type"],
+        **{name: value for name, value in told["settings"].items() if name != "type"},
+        "records": f"{told['records']:,} in {told['bytes']:,} bytes",
     }
-    if columns is not None:
-        facts["schema"] = f"{_version(at)} of {_version(newest)}" if at < newest else _version(at)
-    elif info.typed:
+    if schema:
+        is_newest = schema["version"] == schema["newest"]
+        facts["schema"] = f"v{schema['version']}" + (
+            "" if is_newest else f" of v{schema['newest']}"
+        )
+    elif told["type"] == "typed":
         facts["schema"] = "none yet: the first frame that is written says it"
     width = max(map(len, facts))
     for name, value in facts.items():
@@ -201,24 +199,18 @@ def _print(
     print_table(
         ("partition", "begin", "end", "records", "bytes", "newest record"),
         [
-            (
-                str(one.partition),
-                one.begin_offset,
-                one.end_offset,
-                _records(one),
-                one.bytes,
-                _time(one.newest_us) or "-",
-            )
-            for one in parts
+            (str(number), *counts, newest or "-")
+            for number, *counts, newest in (one.values() for one in told["partitions"])
         ],
     )
-    if columns is not None:
-        roles = {columns.find(columns.time): "event time", columns.find(columns.key): "key"}
+    if schema:
+        names = {"event time": schema["time"], "key": schema["key"]}
+        roles = {name.lower(): role for role, name in names.items() if name}
         print_table(
             ("column", "type", "null", "role"),
             [
-                (one.name, str(one.type), "yes" if one.nullable else "no", roles.get(place, ""))
-                for place, one in enumerate(columns.fields)
+                (name, kind, "yes" if nullable else "no", roles.get(name.lower(), ""))
+                for name, kind, nullable in (one.values() for one in schema["columns"])
             ],
         )
 
@@ -227,9 +219,7 @@ def _print(
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(1, 10_000), default=1, show_default=True)
 @click.option("--if-absent", is_flag=True, help="No error when it is there already.")
-@click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the topic."
-)
+@set_option("A setting of the topic.")
 @group_options
 @json_option
 def create(
@@ -242,12 +232,7 @@ def create(
     as_json: bool,
 ) -> None:
     """Create topic NAME."""
-    chosen: dict[str, Any] = {}
-    for text in settings:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise ConfigError(f"--set {text!r}: write name=value")
-        chosen[key] = value
+    chosen: dict[str, Any] = dict(map(split_setting, settings))
     with open_client(bootstrap, timeout, create=True) as client:
         try:
             info = client.create_topic(name, partitions, **chosen)
@@ -281,14 +266,12 @@ def alter(name: str, partitions: int, bootstrap: str, timeout: float, as_json: b
 
 @topics.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @group_options
 def delete(name: str, yes: bool, bootstrap: str, timeout: float) -> None:
     """Delete topic NAME with all its records."""
-    if not yes:
-        if not sys.stdin.isatty():
-            raise ConfigError(f"topic {name!r} would be deleted with all its records: say --yes")
-        click.confirm(f"Delete topic {name} with all its records?", abort=True)
+    question = f"Delete topic {name} with all its records?"
+    confirm(yes, question, f"topic {name!r} would be deleted with all its records: say --yes")
     with open_client(bootstrap, timeout) as client, naming_topic(client, name):
         client.delete_topic(name)
     click.echo(f"topic {name} deleted")

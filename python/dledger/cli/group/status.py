@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,6 +14,7 @@ from dledger.cli.common import (
     json_option,
     open_client,
     print_json,
+    print_rows,
     print_table,
 )
 from dledger.config import nearest
@@ -22,6 +23,10 @@ from dledger.errors import ConfigError
 if TYPE_CHECKING:
     from dledger.client import Lag
 
+_PLACE: Final = ("topic", "partition", "offset", "begin_offset", "end_offset")
+_LAG: Final = {"lag": "rows", "lag_bytes": "bytes", "lag_s": "seconds"}
+"""Columns, and the fields of `Lag` that they show."""
+
 
 @click.command()
 @group_options
@@ -29,21 +34,18 @@ if TYPE_CHECKING:
 def status(bootstrap: str, timeout: float, as_json: bool) -> None:
     """How each node is doing. Starts nothing. Exit code 1 when there is no leader."""
     processes: dict[str, int | None] = {}
+    runs = True
     if is_path(bootstrap):
         from dledger.embedded.group import describe_nodes, read_group
 
         home, file = read_group(bootstrap)
         processes = {node: info.pid for node, info in describe_nodes(home, file).items()}
         bootstrap = file.bootstrap_servers
-        if not any(processes.values()) and not file.named:
-            _print_status(
-                {node: {"error": "does not run"} for node in processes}, processes, as_json
-            )
-            sys.exit(1)
-    with open_client(bootstrap, timeout) as client:
-        found: dict[str, dict[str, Any]] = {
-            str(node): dict(state) for node, state in client.status().items()
-        }
+        runs = file.named or any(processes.values())
+    found: dict[str, dict[str, Any]] = {}
+    if runs:
+        with open_client(bootstrap, timeout) as client:
+            found = {str(node): dict(state) for node, state in client.status().items()}
     for node in processes:
         found.setdefault(node, {"error": "does not run"})
     _print_status(found, processes, as_json)
@@ -55,9 +57,8 @@ def _print_status(
     found: dict[str, dict[str, Any]], processes: dict[str, int | None], as_json: bool
 ) -> None:
     if as_json:
-        print_json(
-            {node: {**state, **_pid(node, processes)} for node, state in sorted(found.items())}
-        )
+        pids = {node: {"pid": pid} for node, pid in processes.items()}
+        print_json({node: state | pids.get(node, {}) for node, state in sorted(found.items())})
         return
     indices = ("begin_index", "end_index", "durable_index", "committed_index", "applied_index")
     columns = ("role", "term", *indices, "disk_level")
@@ -69,21 +70,11 @@ def _print_status(
         if "error" in state:
             cells[0] = str(state["error"])
         rows.append((node, *cells, str(processes.get(node) or "-")))
-    print_table(
-        (
-            "node",
-            *(column.removesuffix("_index").removesuffix("_level") for column in columns),
-            "pid",
-        ),
-        rows,
-    )
+    heads = [column.removesuffix("_index").removesuffix("_level") for column in columns]
+    print_table(("node", *heads, "pid"), rows)
     for node, state in sorted(found.items()):
         if off := state.get("clock", {}).get("off"):
             click.echo(f"{node}: its wall clock is {off}")
-
-
-def _pid(node: str, processes: dict[str, int | None]) -> dict[str, int | None]:
-    return {"pid": processes[node]} if node in processes else {}
 
 
 @click.command()
@@ -128,50 +119,13 @@ def groups(
         }
         for one, lags in found
     ]
-    if as_json:
-        print_json(sums)
-    else:
-        keys = ("group", "partitions", "lag", "lag_bytes", "lag_s", "holds")
-        print_table(keys, [tuple(_cell(row[key]) for key in keys) for row in sums])
+    print_rows(("group", "partitions", *_LAG, "holds"), sums, as_json)
 
 
 def _print_lag(lags: Sequence[Lag], as_json: bool) -> None:
-    rows: list[dict[str, Any]] = [
-        {
-            "topic": one.topic,
-            "partition": one.partition,
-            "offset": one.offset,
-            "begin_offset": one.begin_offset,
-            "end_offset": one.end_offset,
-            "lag": one.rows,
-            "lag_bytes": one.bytes,
-            "lag_s": one.seconds,
-            "committed_ms": one.committed_ms,
-            "holds": one.holds,
-        }
-        for one in lags
-    ]
-    if as_json:
-        print_json(rows)
-        return
-    keys = (
-        "topic",
-        "partition",
-        "offset",
-        "begin_offset",
-        "end_offset",
-        "lag",
-        "lag_bytes",
-        "lag_s",
-        "holds",
-    )
-    print_table(keys, [tuple(_cell(row[key]) for key in keys) for row in rows])
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "yes" if value else "-"
-    return round(value, 1) if isinstance(value, float) else value
+    names = (*_PLACE, *_LAG, "committed_ms", "holds")
+    rows = [{name: getattr(one, _LAG.get(name, name)) for name in names} for one in lags]
+    print_rows((*_PLACE, *_LAG, "holds"), rows, as_json)
 
 
 @click.command()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dledger.cli.common import group_options, open_client
+from dledger.cli.common import PATH, group_options, open_client
 from dledger.errors import PathError
 
 
@@ -16,7 +16,7 @@ def secret() -> None:
 
 
 @secret.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 def create(file: Path) -> None:
     """Make a secret in FILE, readable for this user alone. Copy it to each node's machine."""
     from dledger.net.secret import create_secret

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dledger.cli.common import PATH, confirm, yes_option
 from dledger.cli.staging import staged
 from dledger.config import GroupConfig, check_name
 from dledger.errors import ConfigError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("root", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("root", metavar="DIR", type=PATH)
 @click.option(
     "--self-id",
     required=True,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "--to",
     "target",
     metavar="COPY",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Adopt a copy of the store, which is made there, and leave DIR as it is.",
 )
 @click.option(
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     help="The group's index_file_bytes.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 def adopt(
     root: Path,
     self_id: str,
@@ -83,7 +83,7 @@ def adopt(
         if plan.is_done and target is None:
             click.echo(f"{plan.directory} is there: this is done already")
         elif not dry_run:
-            confirm(yes)
+            confirm(yes, "Do that?", "nothing was done: say --yes, or --dry-run to see this only")
             if target is None:
                 carry_out(plan, ColumnReput)
             else:
@@ -132,18 +132,6 @@ def describe(plan: AdoptionPlan, root: Path, target: Path | None) -> None:
         click.echo(f"copy it to {target}; in the copy:")
     for step in plan.steps():
         click.echo(f"  {step}".replace(f"{root}/", f"{target or root}/"))
-
-
-def confirm(yes: bool) -> None:
-    """Ask.
-
-    Raises:
-        ConfigError: there is no terminal to ask on.
-    """
-    if not yes:
-        if not sys.stdin.isatty():
-            raise ConfigError("nothing was done: say --yes, or --dry-run to see this only")
-        click.confirm("Do that?", abort=True)
 
 
 def tell_next(plan: AdoptionPlan, root: Path) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import resource
-from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from dledger.cli.common import parse_settings
+from dledger.cli.common import PATH, parse_settings, set_option
 from dledger.config import NOTHING_ACCEPTED, GroupConfig, NodeConfig, from_settings, parse_peers
 from dledger.errors import ConfigError
 from dledger.types import NodeId
@@ -28,7 +27,7 @@ DECIDED = ("members", "node_id", "directory", "port", "parent_pid", "accept_loss
     "--dir",
     "directory",
     required=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="For this node's files; made if missing.",
 )
 @click.option(
@@ -39,18 +38,14 @@ DECIDED = ("members", "node_id", "directory", "port", "parent_pid", "accept_loss
 )
 @click.option(
     "--secret-file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="The group's secret, the same on every node (dledger secret create). A group on one "
     "machine needs none named.",
 )
 @click.option("--host", help="Where to listen; the host of this node's own address unless given.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Any other setting of a group or node, e.g. retention_ms=604800000. Group settings must "
-    "be equal everywhere.",
+@set_option(
+    "Any other setting of a group or node, e.g. retention_ms=604800000. Group settings must be "
+    "equal everywhere."
 )
 @click.option(
     "--accept-loss",
@@ -71,45 +66,29 @@ def serve(
     accept_loss: int,
 ) -> None:
     """Run one node until SIGTERM or SIGINT; then it hands leadership over and drains."""
+    from dledger.embedded.process import raise_limits
     from dledger.net.address import split_address
 
     addresses = parse_peers(peers)
     if self_id not in addresses:
         raise ConfigError(f"--self-id {self_id}: not one of the peers {', '.join(addresses)}")
     own_host, port = split_address(addresses[NodeId(self_id)])
-    of_group = parse_settings(
-        settings, GroupConfig, NodeConfig, forbidden=(*DECIDED, "group", "host")
-    )
-    of_node = {
-        name: of_group.pop(name)
-        for name in list(of_group)
-        if name in NodeConfig.__dataclass_fields__
+    given = parse_settings(settings, GroupConfig, NodeConfig, forbidden=(*DECIDED, "group", "host"))
+    of_node = {name: given.pop(name) for name in NodeConfig.__dataclass_fields__ if name in given}
+    given |= {"group": group, "members": tuple(addresses)}
+    of_node |= {
+        "node_id": NodeId(self_id),
+        "directory": directory,
+        "host": host or own_host,
+        "port": port,
+        "accept_loss": accept_loss,
+        "secret_file": str(secret_file.absolute()) if secret_file is not None else "",
     }
-    group_config = from_settings(
-        GroupConfig, {**of_group, "group": group, "members": tuple(addresses)}
-    )
-    node_config = from_settings(
-        NodeConfig,
-        {
-            **of_node,
-            "node_id": NodeId(self_id),
-            "directory": directory,
-            "host": host or own_host,
-            "port": port,
-            "accept_loss": accept_loss,
-            "secret_file": str(secret_file.absolute()) if secret_file is not None else "",
-        },
-    )
+    group_config = from_settings(GroupConfig, given)
+    node_config = from_settings(NodeConfig, of_node)
     from dledger.node.peers.membership_secret import with_secret
     from dledger.node.process import run_node
 
-    allow_all_files()
+    # a node has a file for each partition with records, and a shell's own limit is often 1024
+    raise_limits(resource.RLIMIT_NOFILE)
     run_node(group_config, with_secret(node_config, addresses), lambda: addresses)
-
-
-def allow_all_files() -> None:
-    """As many open files as the system allows: a node has one for each partition with records, and
-    shells often start programs with a limit of 1024, which is there for other ones."""
-    with suppress(OSError, ValueError):
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

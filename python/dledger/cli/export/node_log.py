@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dledger.cli.files import check_directory
+from dledger.cli.node.files import check_directory
 from dledger.errors import ConfigError, CorruptEntry, CorruptStore, PathError
 
 if TYPE_CHECKING:
-    from dledger.rocketmq.export.group_log import CommitLogExport
+    from dledger.protocol.messages.entry import Entry
     from dledger.rocketmq.upgrade.old_commit_log import OldCommitLog
     from dledger.storage.offline.inspect import Inspection
 
@@ -28,59 +30,55 @@ def export_node(node: Path, place: Path, self_id: str, file_size: int) -> dict[s
         CorruptEntry: an entry is damaged.
         PathError: there is no log, or a node runs on it.
     """
-    from dledger.protocol.messages.entry import Entry
     from dledger.rocketmq.export.ledger_files import LedgerFiles
     from dledger.rocketmq.export.moved_messages import moved_message
-    from dledger.storage.log.walker import Bad, Finish
+
+    look = _inspect(node)
+    left_out: list[str] = []
+    entries = _entries(look, left_out)
+    first = next(entries, None)
+    if first is None:
+        raise PathError(f"{node} has no entry yet")
+    files = LedgerFiles(
+        place / f"dledger-{self_id}",
+        data_file_size=file_size,
+        first_index=first.index,
+        first_pos=first.pos,
+    )
+    for entry in chain([first], entries):
+        files.append(entry.term, entry.body, moved_message(entry.pos))
+    last = files.next_index - 1
+    hard = look.state.hard_state if look.state else None
+    committed = check_committed(look, last, left_out[0])
+    files.close(committed if hard else None, hard.term if hard else 0)
+    return {
+        "first_index": first.index,
+        "end_index": last,
+        "committed_index": committed,
+        "term": files.term,
+        "too_large_to_replicate": files.oversize,
+        "left_out": left_out[0],
+    }
+
+
+def _inspect(node: Path) -> Inspection:
+    """Look at a stopped node's store.
+
+    Raises:
+        CorruptStore: files are missing, or have another size.
+        PathError: there is no log, or a node runs on it.
+    """
     from dledger.storage.offline.inspect import inspect_store
 
     check_directory(node)
     look = inspect_store(node)
-    check_problems(look)
-    files: LedgerFiles | None = None
-    first, left_out = -1, ""
-    for event in look.walker().walk():
-        if isinstance(event, Bad):
-            raise CorruptEntry(
-                f"{node}, entry {event.first}: {event.reason}; export a sound node's log",
-                event.first,
-            )
-        if isinstance(event, Finish):
-            left_out = event.reason
-        if isinstance(event, Entry):
-            entry = event
-            if files is None:
-                first = entry.index
-                files = LedgerFiles(
-                    place / f"dledger-{self_id}",
-                    data_file_size=file_size,
-                    first_index=first,
-                    first_pos=entry.pos,
-                )
-            files.append(entry.term, entry.body, moved_message(entry.pos))
-    if files is None:
-        raise PathError(f"{node} has no entry yet")
-    hard = look.state.hard_state if look.state else None
-    committed = check_committed(look, files.next_index - 1, left_out)
-    files.close(committed if hard else None, hard.term if hard else 0)
-    return {
-        "first_index": first,
-        "end_index": files.next_index - 1,
-        "committed_index": committed,
-        "term": files.term,
-        "too_large_to_replicate": files.oversize,
-        "left_out": left_out,
-    }
-
-
-def check_problems(look: Inspection) -> None:
-    """Raises `CorruptStore` for files that are missing, or have another size."""
     told = [one for one in look.problems if Path(one["file"]).is_relative_to(look.data.directory)]
     if told:
         raise CorruptStore(
             f"{told[0]['file']}: {told[0]['reason']}. Put the file back, or export another "
             f"member's log"
         )
+    return look
 
 
 def check_committed(look: Inspection, last: int, left_out: str) -> int:
@@ -121,11 +119,8 @@ def export_messages(
     """
     from dledger.rocketmq.export.group_log import CommitLogExport
     from dledger.rocketmq.upgrade.old_commit_log import OldCommitLog
-    from dledger.storage.offline.inspect import inspect_store
 
-    check_directory(node)
-    look = inspect_store(node)
-    check_problems(look)
+    look = _inspect(node)
     size = look.data.file_size
     if file_size not in (FILE_SIZE, size):
         raise ConfigError(
@@ -142,7 +137,11 @@ def export_messages(
             place, self_id, file_size=size, begin=look.data.starts[0], old=old, index=index
         )
         try:
-            left_out = _put_entries(store, look, node)
+            last, left_out = -1, list[str]()
+            for entry in _entries(look, left_out):
+                store.put(entry)
+                last = entry.index
+            check_committed(look, last, left_out[0])
             report = store.close()
         finally:
             store.abandon()
@@ -154,7 +153,7 @@ def export_messages(
             f"{node} has no message of a RocketMQ commit log; its group has commit_log=topics, or "
             f"is new"
         )
-    return {**report, "file_size": size, "left_out": left_out}
+    return {**report, "file_size": size, "left_out": left_out[0]}
 
 
 def _check_old(old: OldCommitLog, node: Path) -> None:
@@ -167,26 +166,23 @@ def _check_old(old: OldCommitLog, node: Path) -> None:
         )
 
 
-def _put_entries(store: CommitLogExport, look: Inspection, node: Path) -> str:
-    """Write the entries of the node's log, and check that those that it knew to be committed are
-    there; returns a description of the bytes behind the last one.
+def _entries(look: Inspection, left_out: list[str]) -> Iterator[Entry]:
+    """Each entry of the node's log; in the end ``left_out`` gets a description of the bytes behind
+    the last one.
 
     Raises:
         CorruptEntry: an entry is damaged.
-        CorruptStore: entries that were on the disk are not there.
     """
     from dledger.protocol.messages.entry import Entry
     from dledger.storage.log.walker import Bad, Finish
 
-    last, left_out = -1, ""
     for event in look.walker().walk():
         if isinstance(event, Bad):
-            text = f"{node}, entry {event.first}: {event.reason}; export a sound node's log"
+            text = (
+                f"{look.directory}, entry {event.first}: {event.reason}; export a sound node's log"
+            )
             raise CorruptEntry(text, event.first)
         if isinstance(event, Finish):
-            left_out = event.reason
+            left_out.append(event.reason)
         if isinstance(event, Entry):
-            store.put(event)
-            last = event.index
-    check_committed(look, last, left_out)
-    return left_out
+            yield event

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from dledger.cli.common import print_json
+from dledger.cli.common import PATH, print_json
 from dledger.errors import PathError
 
-_directory = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+_directory = click.argument("directory", metavar="DIR", type=PATH)
 
 
 @click.command()

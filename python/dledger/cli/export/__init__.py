@@ -1,0 +1,1 @@
+"""``dledger export``: stores for RocketMQ and DLedger from a topic, or from a stopped node."""

@@ -1,0 +1,1 @@
+"""Commands that write records and read them."""

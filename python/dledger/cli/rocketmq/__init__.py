@@ -1,0 +1,1 @@
+"""``dledger rocketmq``: the stores of RocketMQ brokers, and brokers as master and slave."""
