@@ -182,28 +182,25 @@ class ReadyLoop:
             except Exception as error:
                 self.fail(error)
                 return
-            self._tell(ready)
+            for fact in ready.facts:
+                logger.debug("%s", fact)
+                self._events.fact(fact)
+            for load in ready.load:
+                self._load(load)
+            if ready.install is not None:
+                self._events.install(ready.install)
+            if ready.role is not None:
+                self._events.role(ready.role)
+            if ready.committed is not None and ready.append:
+                self._commit(ready.committed)
+            for finished in ready.finished:
+                if finished.code is not Code.SUCCESS:  # what is committed is answered when applied
+                    self._events.given_up(finished)
+            for done in ready.reads:
+                self._events.read_done(done)
+            if ready.transfer is not None:
+                self._events.transferred(ready.transfer)
         self._arm()
-
-    def _tell(self, ready: Ready) -> None:
-        for fact in ready.facts:
-            logger.debug("%s", fact)
-            self._events.fact(fact)
-        for load in ready.load:
-            self._load(load)
-        if ready.install is not None:
-            self._events.install(ready.install)
-        if ready.role is not None:
-            self._events.role(ready.role)
-        if ready.committed is not None and ready.append:
-            self._commit(ready.committed)
-        for finished in ready.finished:
-            if finished.code is not Code.SUCCESS:  # what is committed is answered when applied
-                self._events.given_up(finished)
-        for done in ready.reads:
-            self._events.read_done(done)
-        if ready.transfer is not None:
-            self._events.transferred(ready.transfer)
 
     def _commit(self, index: Index) -> None:
         """Tell, but not while the store still has entries that are to be cut: it would take them
