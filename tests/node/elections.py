@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from holding import between
+
 SLOW_VOTES = {"vote_interval_ms": 600}
 """For stories in which one hand-over has to be the last word. A voter that has learned the new term
 from it, and hears of no leader for a vote interval or two, asks for votes itself, which on a
@@ -23,16 +25,20 @@ def cut_off(node: Any, group: Any) -> Callable[[], None]:
     """No message of a peer gets in or out of ``node`` any more; clients still reach it. Returns the
     way back."""
     name, step = node.node.node_id, node.parts.ready_loop.step
-    links = {other: other.parts.ready_loop.links.send for other in group.nodes.values()}
     node.parts.ready_loop.step = lambda message: None
-    for other, send in links.items():
-        other.parts.ready_loop.links.send = lambda message, other=other, send=send: (
-            None if name in (other.node.node_id, message.remote_id) else send(message)
-        )
+
+    def to_others(message: Any, send: Callable[[Any], None]) -> None:
+        if message.remote_id != name:
+            send(message)
+
+    ways_back = [
+        between(other, to_others if other is not node else lambda message, send: None)
+        for other in group.nodes.values()
+    ]
 
     def heal() -> None:
         node.parts.ready_loop.step = step
-        for other, send in links.items():
-            other.parts.ready_loop.links.send = send
+        for way_back in ways_back:
+            way_back()
 
     return heal

@@ -1,4 +1,5 @@
-"""Syncs of a node that a test holds back, as a slow disk does, and calls that it looks at."""
+"""Syncs and messages of a node that a test holds back, as slow disks and networks do, and calls
+that it looks at."""
 
 from __future__ import annotations
 
@@ -37,3 +38,21 @@ def watch(owner: Any, name: str, note: Callable[..., object]) -> None:
         return method(*args)
 
     setattr(owner, name, watched)
+
+
+def between(node: Any, take: Callable[[Any, Callable[[Any], None]], object]) -> Callable[[], None]:
+    """Each message of ``node`` for another one goes to ``take``, with the function that sends it.
+    Returns the way back."""
+    links = list(node.parts.peers.links.values())
+
+    def tap(send: Callable[[Any], None]) -> Callable[[Any], object]:
+        return lambda message: take(message, send)
+
+    for link in links:
+        link.send = tap(link.send)
+
+    def heal() -> None:
+        for link in links:
+            del link.send
+
+    return heal

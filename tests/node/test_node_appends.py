@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from bodies import body
 from elections import SLOW_VOTES
-from holding import HeldSyncs, watch
+from holding import HeldSyncs, between, watch
 
 from dledger.catalog.results import DataResult
 from dledger.protocol.messages.catalog_commands import (
@@ -122,13 +124,13 @@ async def test_more_than_the_leader_may_hold_is_refused_and_retriable(group: Any
     data = body(topic, bytes(30_000))
     clients = [await group.client() for _ in range(10)]
     leader = await group.leader()
-    send, held = leader.parts.ready_loop.links.send, []
-    leader.parts.ready_loop.links.send = held.append
+    held: list[Callable[[], None]] = []
+    heal = between(leader, lambda message, send: held.append(partial(send, message)))
     futures = [each.start(AppendRequest(timeout_ms=10_000), data) for each in clients]
     await group.until(lambda: sum(future.done() for future in futures) >= 7)
-    leader.parts.ready_loop.links.send = send
-    for message in held:
-        send(message)
+    heal()
+    for send in held:
+        send()
     codes = [(await future)[0].code for future in futures]
     assert sorted(codes) == 3 * [Code.SUCCESS] + 7 * [Code.LEADER_PENDING_FULL]
     assert (await client.append(data)).base_offset == 3

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from bodies import body
 from elections import SLOW_VOTES
+from holding import between
 
 from dledger.protocol.messages.client import AppendRequest, MetadataRequest, TransferRequest
 from dledger.protocol.messages.codes import Code
@@ -47,9 +48,9 @@ async def test_appends_go_on_when_a_hand_over_comes_to_nothing(group: Any) -> No
     leader, heir = await group.leader(), (await group.follower()).node.node_id
     client = await group.client(leader)
     topic = await client.create("t")
-    send = leader.parts.ready_loop.links.send
-    leader.parts.ready_loop.links.send = lambda message: (
-        None if isinstance(message, LeadershipTransferRequest) else send(message)
+    between(
+        leader,
+        lambda message, send: isinstance(message, LeadershipTransferRequest) or send(message),
     )
     transfer = client.start(TransferRequest(to=heir))
     waiting = client.start(AppendRequest(timeout_ms=60_000), body(topic))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from bodies import body
 from elections import QUICK
-from holding import HeldSyncs, watch
+from holding import HeldSyncs, between, watch
 from putting import put, split
 
 from dledger.environment import Environment
@@ -157,7 +157,7 @@ async def test_d2_a_disk_that_fails_ends_the_node_and_never_acknowledges(
     with pytest.raises(ConnectionError):
         await waiting
     before, said = disk.operations, []
-    leader.parts.ready_loop.links.send = said.append
+    between(leader, lambda message, send: said.append(message))
     new = await group.leader(but=leader.node.node_id)
     assert disk.operations == before, "a failed disk was used again"
     assert said == [], "a failed node still talks to the others"
