@@ -298,7 +298,7 @@ async def test_an_entry_that_cannot_be_read_is_dispatched_when_it_is_repaired(gr
     leader = await group.leader()
     reput, store = reput_of(leader), leader.store
     real, failures = store.read, [CorruptEntry("damaged", 0)] * 2
-    leader.parts.ready_loop.raft.cached = lambda begin, end: None
+    leader.parts.ready_loop.raft.log.cached = lambda begin, end: None
 
     def read(begin: Index, max_bytes: int, end: Index | None = None) -> Any:
         if failures and begin == reput.dispatched_index + 1:

@@ -132,7 +132,7 @@ async def test_client_that_waits_for_its_turn_is_not_read_and_others_are(
     front._commands._is_free = lambda _: False
     command = flooding.start(ExecuteRequest(command=InitProducer(producer_name="p")))
     behind = flooding.start(OffsetsRequest(topics=("t",)))
-    await group.until(lambda: len(front._commands) == 1)
+    await group.until(lambda: len(front._commands.waiting) == 1)
     for connection in list(front._clients):
         front._paused[connection] = None
         connection.pause_reading()
@@ -156,10 +156,10 @@ async def test_hellos_that_want_a_proof_wait_for_their_turn_and_clients_do_not(
         stranger = await BareClient.dial(node.port)
         other = next(name for name in group.nodes if name != node.node.node_id)
         answer = stranger.start(HelloRequest(group="test", node_id=other, nonce=b"s" * 16))
-        await group.until(lambda: len(node.parts.router._hellos) > 0)
+        await group.until(lambda: len(node.parts.router._hellos.waiting) > 0)
         await group.client(node)
         assert not answer.done()
         node.parts.router._hellos._is_free = lambda _: True
         assert (await answer)[0].proof_wanted
         stranger.close()
-        await group.until(lambda: len(node.parts.router._hellos) == 0)
+        await group.until(lambda: len(node.parts.router._hellos.waiting) == 0)
