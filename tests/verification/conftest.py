@@ -62,7 +62,7 @@ class FakeNode:
         )
         self.disk = SimpleNamespace(operations=0)
         self.server: Any = SimpleNamespace(
-            raft=SimpleNamespace(_machine=self.machine, _log=self.log),
+            raft=SimpleNamespace(_machine=self.machine, log=self.log),
             store=self.store,
             catalog=self.catalog,
             node=SimpleNamespace(flush="sync"),
