@@ -201,8 +201,10 @@ def test_a_catalog_that_a_jump_has_carried_away_ends_stages_in_their_time() -> N
         command = OpenStage(
             writer_id="old", sequence=0, label="", timeout_ms=TIMEOUT_MS, time_ms=ahead
         )
-        server.parts.ready_loop.carry_out(
-            server.parts.ready_loop.propose([COMMAND_HEADER + encode_command(command)])
+        ready_loop = server.parts.ready_loop
+        now_ms = ready_loop.environment.now_ms()
+        ready_loop.carry_out(
+            server.raft.propose([COMMAND_HEADER + encode_command(command)], now_ms)
         )
         scene.until(lambda: server.catalog.clock_ms >= ahead, 1000, "the stamp")
         abandon(scene, client, loop, "new")
