@@ -292,12 +292,12 @@ def test_read_with_wrong_bytes_everywhere_never_yields_them(
 
 
 def test_read_that_is_answered_with_something_else_asks_the_next_replica(
-    group: Any, client: Client
+    group: Any, either: Any
 ) -> None:
-    """Such a node is not asked again over that connection: who knows what comes next on it."""
-    client.append("t", [b"a", b"b"])
+    """Such a node is not asked again over that connection: what comes next on it is not known."""
+    either.append("t", [b"a", b"b"])
     group.fault(FetchRequest, StatusResponse(code=Code.SUCCESS))
-    assert values(client.read("t", 0, 0, 2)) == [b"a", b"b"]
+    assert values(either.read("t", 0, 0, 2)) == [b"a", b"b"]
     assert len({node for node, message, _ in group.seen if isinstance(message, FetchRequest)}) == 2
 
 

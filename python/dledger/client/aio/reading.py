@@ -44,8 +44,9 @@ async def _fetch_some(
     rpc = await transport.rpc(address)
     try:
         answer, payload = await rpc.ask(fetcher.request(), (), (ATTEMPT_MS + WAIT_MS) / 1000)
-    except Lost as error:
+        if not isinstance(answer, FetchResponse):
+            rpc.abort()
+            raise ProtocolError(f"{type(answer).__name__} where FetchResponse belongs")
+    except (Lost, ProtocolError) as error:
         raise Unavailable(f"{address}: {error}") from None
-    if not isinstance(answer, FetchResponse):
-        raise ProtocolError(f"{type(answer).__name__} where FetchResponse belongs")
     return take(fetcher, answer, payload)
