@@ -9,8 +9,6 @@ INTEROP := $(VENV)/interop
 INSTALLED := pyproject.toml setup.py python/dledger/release.py $(shell find python -name '*.c')
 LINTED := python datasource streaming verification examples benchmarks tests setup.py
 TESTS ?= tests
-# Processes that share the tests: most of these wait, so one more than this machine has cores is none too many. 0: one after the other.
-JOBS ?= 3
 N ?= 10
 MINUTES ?= 5
 STATES ?= 50000
@@ -29,8 +27,8 @@ setup: $(VENV)/.package  ## make the virtual environment: dependencies, and the 
 demo: $(VENV)/.package  ## three nodes, real flights, a killed leader, a killed query, and the proof that nothing is lost
 	@$(SPARK_ENV) $(BIN)/python examples/flights_demo.py
 
-test: $(VENV)/.package  ## run the whole test suite (TESTS=tests/raft for a part, JOBS=0 in one process)
-	@$(SPARK_ENV) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS)
+test: $(VENV)/.package  ## run the whole test suite (TESTS=tests/raft for a part)
+	@$(SPARK_ENV) $(BIN)/python -m pytest $(TESTS)
 
 check: lint types layers length  ## ruff, mypy --strict, the layers, and the length of modules and functions
 
