@@ -135,3 +135,18 @@ def test_applying_knows_no_total_of_topics(log: Any) -> None:
     for number in range(10_050):
         assert create(log, f"x{number}", f"id-{number}").code is Code.SUCCESS
     assert len(log.catalog.topics()) == 10_051
+
+
+def test_what_has_grown_or_gone_is_kept_for_a_reader_that_waits_alone(log: Any) -> None:
+    """Else a node whose topics come and go, and of which no reader waits, keeps a key of each."""
+    partitions = log.catalog.partitions
+
+    def come_and_go() -> tuple[int, int]:
+        topic = log.topic("passing")
+        log.data(topic_id=topic)
+        log.run(DeleteTopic(name="passing"))
+        return len(partitions.grown), len(partitions.gone)
+
+    assert [come_and_go() for _ in range(3)] == [(0, 0)] * 3
+    partitions.is_watched = True
+    assert [come_and_go() for _ in range(3)] == [(1, 1), (2, 2), (3, 3)]

@@ -71,6 +71,7 @@ class Growth:
     def __init__(self) -> None:
         self.grown: set[int] = set()
         self.gone: set[int] = set()
+        self.is_watched = False
         self.ends: dict[int, int] = {}
         self.looks = 0
 

@@ -32,6 +32,8 @@ class Partitions(Mapping[int, Partition]):
         """Those that have got rows since the reader that waits for some has cleared it."""
         self.gone: set[int] = set()
         """The same of topics that were deleted."""
+        self.is_watched = False
+        """A reader waits, and clears both."""
 
     def __getitem__(self, key: int) -> Partition:
         found = self.used.get(key)
@@ -78,6 +80,9 @@ class Partitions(Mapping[int, Partition]):
     def drop(self, info: TopicInfo) -> dict[int, Partition]:
         """Those of a deleted topic that had an object."""
         keys = range(info.topic_id << 32, (info.topic_id << 32) + info.partitions)
-        self.gone.add(info.topic_id)
+        if self.is_watched:
+            self.gone.add(info.topic_id)
+        else:  # else keys of deleted partitions would gather for as long as no reader waits
+            self.grown.clear()
         few, many = (self.used, keys) if len(self.used) < len(keys) else (keys, self.used)
         return {key: self.used.pop(key) for key in sorted(key for key in few if key in many)}

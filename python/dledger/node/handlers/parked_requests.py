@@ -92,6 +92,7 @@ class LongPolls:
         if not self._held:  # what has grown before is no news to it
             self._growth.grown.clear()
             self._growth.gone.clear()
+            self._growth.is_watched = True
             self._applied.subscribe(self.applied)
         poll.number = next(self._numbers)
         poll.timer = self._loop.call_later(
@@ -132,6 +133,7 @@ class LongPolls:
         if not held:
             del self._held[poll.connection]
             if not self._held:
+                self._growth.is_watched = False
                 self._applied.unsubscribe(self.applied)
         if poll.timer is not None:
             poll.timer.cancel()
