@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
 from typing import Any
 
-from raft_harness import SimDisk, admit_body, change_of
+from raft_harness import SimDisk, acceptance, admit_body, change_of
 
 from dledger.config import GroupConfig
 from dledger.protocol.messages.entry import MAGIC_NOOP, Entry
@@ -109,7 +109,7 @@ class Interaction:
 
     def _propose(self, name: str, bodies: list[bytes]) -> None:
         node = self._node(name)
-        code = node.can_accept(sum(map(len, bodies)))
+        code = acceptance(node, sum(map(len, bodies)))
         self._say(f"{name}: {code.name}")
         if code.name == "SUCCESS":
             self._call(NodeId(name), node.propose(bodies, self._now_ms))

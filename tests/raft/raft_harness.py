@@ -62,6 +62,11 @@ def change_of(entry: Entry) -> Change | None:
     return Change(entry.position, Index(int(after)), NodeId(node), int(incarnation))
 
 
+def acceptance(node: RaftNode, size: int) -> Code:
+    """Whether ``size`` bytes may be proposed to a node now; NOT_LEADER where it does not lead."""
+    return Code.NOT_LEADER if node.leader is None else node.leader.can_accept(size)
+
+
 class Crash(Exception):
     """The process died in the middle of its effects."""
 
@@ -278,7 +283,7 @@ class World:
         self.check(member)
 
     def propose(self, member: NodeId, *bodies: bytes) -> bool:
-        if self.node(member).can_accept(sum(map(len, bodies))) is not Code.SUCCESS:
+        if acceptance(self.node(member), sum(map(len, bodies))) is not Code.SUCCESS:
             return False
         self.call(member, lambda node: node.propose(bodies, self.now_ms))
         return True

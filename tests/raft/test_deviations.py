@@ -36,7 +36,7 @@ from raft_bench import (
     vote,
     voted,
 )
-from raft_harness import Chaos, World
+from raft_harness import Chaos, World, acceptance
 
 import dledger.raft
 from dledger.errors import StorageError
@@ -304,7 +304,7 @@ def test_d12_a_full_disk_refuses_and_cuts_nothing():
     node = node_with(0, group=config(1))
     node.tick(0)
     ready = node.set_writable(False, 0)
-    assert node.can_accept(1) is Code.DISK_FULL
+    assert acceptance(node, 1) is Code.DISK_FULL
     assert (ready.truncate_to, node.begin_index, node.end_index) == (None, 0, 1)
     follower = following(0)
     follower.set_writable(False, 0)

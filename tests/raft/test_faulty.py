@@ -27,7 +27,7 @@ from raft_bench import (
     vote,
     voted,
 )
-from raft_harness import World
+from raft_harness import World, acceptance
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import (
@@ -88,7 +88,7 @@ def test_B8_a_damaged_follower_refuses_to_take_over():
 def test_B8_leader_that_finds_damage_hands_over_when_a_peer_is_near():
     node, now_ms = leading(0, 0, group=config(3, max_transfer_lag=1))
     node.set_faulty(RUN, now_ms)
-    assert node.can_accept(1) is Code.SUCCESS, "nobody is near yet"
+    assert acceptance(node, 1) is Code.SUCCESS, "nobody is near yet"
     catches_up(node, N1, 2, now_ms)
     requests: list[LeadershipTransferRequest] = []
     for now_ms, ready in ticks(node, most=50):

@@ -22,6 +22,7 @@ from raft_bench import (
     ticks,
     vote,
 )
+from raft_harness import acceptance
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import (
@@ -46,7 +47,7 @@ def test_a_transferee_that_has_everything_is_told_at_once():
     node, now_ms = followed()
     request = only(node.transfer(N1, now_ms), LeadershipTransferRequest)
     assert (request.remote_id, request.term, request.take_leadership_index) == (N1, 1, 1)
-    assert node.can_accept(1) is Code.LEADER_TRANSFERRING
+    assert acceptance(node, 1) is Code.LEADER_TRANSFERRING
 
 
 def test_a_transferee_catches_up_first():
@@ -88,7 +89,7 @@ def test_failed_transfer_ends_within_an_election_time_and_writes_resume():
             assert only(ready, LeadershipTransferRequest, N1), "told again: the first may be lost"
     assert ready.transfer == TransferDone(N1, Code.TAKE_LEADERSHIP_FAILED)
     assert node.role is Role.LEADER
-    assert node.can_accept(1) is Code.SUCCESS
+    assert acceptance(node, 1) is Code.SUCCESS
 
 
 def test_another_winner_ends_the_transfer_too():
@@ -191,7 +192,7 @@ def test_preferred_node_that_does_not_take_over_is_not_asked_constantly():
     """Appends are refused while it is asked."""
     node, _ = followed(group=config(preferred_leaders=(N1,)))
     beaten(node, 25)
-    assert node.can_accept(1) is Code.SUCCESS
+    assert acceptance(node, 1) is Code.SUCCESS
     assert beaten(node, 60) == []
 
 
@@ -200,9 +201,9 @@ def test_a_leader_with_a_full_disk_hands_over_and_takes_nothing():
     ready = node.set_writable(False, now_ms)
     assert only(ready, LeadershipTransferRequest).remote_id == N1
     beaten(node, 12)
-    assert node.can_accept(1) is Code.DISK_FULL
+    assert acceptance(node, 1) is Code.DISK_FULL
     node.set_writable(True, now_ms)
-    assert node.can_accept(1) is Code.SUCCESS
+    assert acceptance(node, 1) is Code.SUCCESS
 
 
 def test_a_leader_whose_disk_stalls_hands_over():

@@ -171,11 +171,6 @@ class RaftNode:
             deadline = min(deadline, founding.deadline_ms())
         return deadline if transfer is None else min(deadline, transfer.deadline_ms)
 
-    def can_accept(self, size: int) -> Code:
-        """SUCCESS when ``size`` bytes may be proposed now; else NOT_LEADER, LEADER_TRANSFERRING,
-        DISK_FULL or LEADER_PENDING_FULL."""
-        return Code.NOT_LEADER if (leader := self.leader) is None else leader.can_accept(size)
-
     def install_mode(self, first: Position) -> InstallMode | None:
         """How a state whose log begins at the committed entry ``first`` may take the place of this
         node's now; None when it may not. A caller that acts on it must stop using this node and

@@ -93,7 +93,8 @@ class Leader:
         self.core.out.reads.extend(self.reads.fail())
 
     def can_accept(self, size: int) -> Code:
-        """Whether ``size`` more bytes may be proposed."""
+        """SUCCESS when ``size`` more bytes may be proposed; else LEADER_TRANSFERRING, DISK_FULL or
+        LEADER_PENDING_FULL."""
         if self.transfers.ongoing is not None:
             return Code.LEADER_TRANSFERRING
         if not self.core.writable:
