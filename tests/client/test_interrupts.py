@@ -17,6 +17,7 @@ import pytest
 
 from dledger.client import AsyncClient, Client
 from dledger.client.aio.pipeline import Pipeline
+from dledger.client.blocking.outflow import Flow
 from dledger.client.blocking.transport import BlockingTransport
 from dledger.client.protocol.writing import staging
 from dledger.errors import ConfigError, TransactionError
@@ -229,6 +230,23 @@ def test_callback_of_a_future_may_append_while_a_thread_waits_for_room(
     assert in_thread(work)() == 600
     assert all(future.result(0) for future in again)
     client.close()  # only here: where the loop stands, closing would wait for it, too
+
+
+def test_append_waits_for_room_with_nothing_held(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that makes room may append, too, in the callback of a future."""
+    producer, wait_for_room = client.producer("t"), Flow.wait_for_room
+    elsewhere: list[Any] = []
+
+    def wait_while_another_thread_appends(flow: Flow) -> None:
+        if threading.current_thread() is threading.main_thread():
+            elsewhere.append(in_thread(lambda: producer.append(b"elsewhere"))())
+        wait_for_room(flow)
+
+    monkeypatch.setattr(Flow, "wait_for_room", wait_while_another_thread_appends)
+    assert producer.append(b"here").result(60).topic == "t"
+    assert [future.result(60).topic for future in elsewhere] == ["t"]
 
 
 @pytest.mark.parametrize("call", ["flush", "close", "producer", "transaction", "client"])

@@ -8,6 +8,7 @@ import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -374,3 +375,21 @@ def test_a_look_for_an_entrys_place_beside_retention_finds_no_damage(kit, disk, 
     waiting = before_a_read(monkeypatch, entries[0].pos, retain)
     assert store.index_at(entries[0].pos) is None
     assert not waiting
+
+
+def test_a_cut_between_the_view_and_the_exchanged_files_is_no_damage(kit, disk, monkeypatch):
+    """A reader takes the view, then counts the exchanged files: a cut in between is counted
+    already."""
+    store = kit.open(disk)
+    kit.fill(store, [300] * 8)
+    view_of, cuts = store._reader._view, [partial(store.truncate, Index(1))]
+
+    def view_before_the_cut():
+        view = view_of()
+        if cuts:
+            cuts.pop()()
+        return view
+
+    monkeypatch.setattr(store._reader, "_view", view_before_the_cut)
+    assert store.read(Index(7), 1) == []
+    assert not cuts
