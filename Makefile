@@ -17,7 +17,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench pairs kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel clean
+.PHONY: help setup check lint types layers length test demo bench pairs section-pairs kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -51,6 +51,10 @@ bench: $(VENV)/.package $(if $(findstring brokers,$(BENCH)),$(INTEROP)/.jars)  #
 
 pairs: $(VENV)/.package  ## measure this checkout and another one in turn, as ratios (OTHER=directory with its own make setup, PAIRS=20, JSON=file)
 	@$(BIN)/python -m benchmarks.pairs --other $(OTHER) --pairs $(or $(PAIRS),20) $(if $(JSON),--json $(JSON))
+
+section-pairs: $(VENV)/.package  ## run sections of make bench in this checkout and another one in turn, as ratios (OTHER=directory with its own make setup, BENCH=append,spark, ROUNDS=3, REPETITIONS=1, JSON=file)
+	@$(SPARK_ENV) $(BIN)/python -m benchmarks.section_pairs --other $(OTHER) $(if $(BENCH),--only $(BENCH)) \
+		--rounds $(or $(ROUNDS),3) --repetitions $(or $(REPETITIONS),1) $(if $(JSON),--json $(JSON))
 
 counted-bench: $(VENV)/.package  ## run dledger bench on three nodes whose disks count: is anything called durable that no sync covers? (MINUTES=5, JSON=file)
 	@$(BIN)/python -m verification.counted --minutes $(MINUTES) $(if $(JSON),--json $(JSON))
