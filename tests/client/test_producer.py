@@ -38,8 +38,8 @@ def numbered(count: int) -> list[bytes]:
     return [str(n).encode() for n in range(count)]
 
 
-def test_producer_appends_in_order_and_answers_each_append(group: Any, either: Any) -> None:
-    with either.producer("t") as producer:
+def test_producer_appends_in_order_and_answers_each_append(group: Any, connect_either: Any) -> None:
+    with connect_either(linger_ms=60_000).producer("t") as producer:
         futures = [producer.append(value) for value in numbered(1000)]
         futures.append(producer.append([b"x", b"y"], keys=[b"k", b"k"]))
     assert [f.result().start for f in futures] == list(range(1001))
