@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from made_logs import NOW, SMALL, make_messages
+from made_logs import NOW, SMALL
 
-from dledger.rocketmq.format.message import Message
 from dledger.rocketmq.store.message_store import MessageStore
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `links`: tests are no packages
@@ -40,11 +39,6 @@ class Clock:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-@pytest.fixture(scope="session")
-def some() -> Callable[..., list[Message]]:
-    return make_messages
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from links import address, beside, serving, until
-from made_logs import SMALL, files, make_messages
+from made_logs import SMALL, files, some
 
 from dledger.errors import FormatError, ProtocolError
 from dledger.rocketmq.dispatch.reput_message_service import ReputMessageService
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("in_time")
 FILE = SMALL["file_size"]
 HA = HASettings(mapped_file_size_commit_log=FILE)
 Opened = Callable[..., MessageStore]
-messages = partial(make_messages, size=None, queues=3)
+messages = partial(some, size=None, queues=3)
 
 
 def following(store: MessageStore, master: HAService) -> AbstractAsyncContextManager[object]:
@@ -185,7 +185,7 @@ def test_reput_dispatches_behind_the_log_and_writes_the_checkpoint(
     reput = ReputMessageService(store, busy=busy, checkpoint_s=0.0)
     reput.start()
     with MessageStore(tmp_path / "master", **SMALL) as master:  # type: ignore[arg-type]
-        master.put_messages(make_messages(50))
+        master.put_messages(some(50))
         for begin, data in master.log.files.parts(0, master.log.max_offset, 1_000):
             store.log.append_raw(begin, data)
             reput.notify_appended()

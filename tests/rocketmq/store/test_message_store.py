@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_logs import files, index_units, overwrite, vouch_for_all
+from made_logs import files, golden, index_units, overwrite, some, vouch_for_all
 
 from dledger.errors import CorruptStore, DLedgerError, FormatError, PathError
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
@@ -22,7 +22,6 @@ from dledger.rocketmq.store.store_lock import CheckpointFile
 from dledger.rocketmq.store.topic_configs import TopicConfig, TopicConfigs
 from verification.sim.rng import Rng
 
-Some = Callable[..., list[Message]]
 Opened = Callable[..., MessageStore]
 SLOTS = 16
 """Of an index file of the stores here."""
@@ -54,9 +53,7 @@ def check(store: MessageStore, least: int) -> int:
     return count
 
 
-def test_a_stopped_store_has_everything_and_goes_on(
-    tmp_path: Path, some: Some, opened: Opened
-) -> None:
+def test_a_stopped_store_has_everything_and_goes_on(tmp_path: Path, opened: Opened) -> None:
     with opened(tmp_path) as store:
         store.put_messages(some(50))
         assert check(store, 50) == 50
@@ -73,7 +70,7 @@ def test_a_stopped_store_has_everything_and_goes_on(
 
 
 def test_a_store_of_a_killed_process_has_everything_that_was_put(
-    tmp_path: Path, some: Some, opened: Opened
+    tmp_path: Path, opened: Opened
 ) -> None:
     store = opened(tmp_path / "live")
     for n in range(12):
@@ -112,7 +109,7 @@ def after_power_failure(
 
 @pytest.mark.parametrize("seed", range(60))
 def test_store_after_a_power_failure_is_consistent_and_has_flushed_data(
-    tmp_path: Path, some: Some, opened: Opened, clock: Any, seed: int
+    tmp_path: Path, opened: Opened, clock: Any, seed: int
 ) -> None:
     dice = Rng(seed)
     clock.step = (1, 5000)[seed % 2]  # the recovery begins with the first file, or with a later one
@@ -141,7 +138,7 @@ def test_store_after_a_power_failure_is_consistent_and_has_flushed_data(
 
 @pytest.mark.parametrize("keyless", [0, 40])
 def test_torn_index_of_a_crashed_broker_is_rebuilt_from_the_tear(
-    tmp_path: Path, some: Some, opened: Opened, keyless: int
+    tmp_path: Path, opened: Opened, keyless: int
 ) -> None:
     """A broker puts its index on the disk when a file is full: what the checkpoint vouches for need
     not be in it."""
@@ -162,7 +159,7 @@ def test_torn_index_of_a_crashed_broker_is_rebuilt_from_the_tear(
 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_store_with_any_bytes_changed_opens_or_says_what_is_wrong(
-    tmp_path: Path, some: Some, opened: Opened, seed: int
+    tmp_path: Path, opened: Opened, seed: int
 ) -> None:
     dice = Rng(seed)
     with opened(tmp_path) as store:
@@ -196,7 +193,7 @@ def test_a_store_with_any_bytes_changed_opens_or_says_what_is_wrong(
 
 
 def test_queues_and_index_of_messages_that_the_log_has_no_more_are_cut(
-    tmp_path: Path, some: Some, opened: Opened
+    tmp_path: Path, opened: Opened
 ) -> None:
     with opened(tmp_path) as store:
         placed = store.put_messages(some(50))
@@ -216,7 +213,7 @@ def test_queues_and_index_of_messages_that_the_log_has_no_more_are_cut(
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_log_that_lost_its_end_is_told_by_the_checkpoint_alone(
-    tmp_path: Path, some: Some, opened: Opened, is_clean: bool
+    tmp_path: Path, opened: Opened, is_clean: bool
 ) -> None:
     with opened(tmp_path) as store:
         placed = [store.put_message(one) for one in some(50)]
@@ -250,7 +247,7 @@ def test_a_queue_of_which_all_was_deleted_has_no_messages_from_any_offset(
 
 
 def test_old_files_go_with_what_queues_and_index_have_of_them(
-    tmp_path: Path, some: Some, opened: Opened
+    tmp_path: Path, opened: Opened
 ) -> None:
     with opened(tmp_path) as store:
         store.put_messages(some(200))
@@ -266,7 +263,7 @@ def test_old_files_go_with_what_queues_and_index_have_of_them(
 
 
 def test_bytes_of_a_master_are_in_queues_and_index_as_they_come(
-    tmp_path: Path, some: Some, opened: Opened
+    tmp_path: Path, opened: Opened
 ) -> None:
     with opened(tmp_path / "master") as master, opened(tmp_path / "slave") as slave:
         master.put_messages(some(100))
@@ -296,7 +293,7 @@ with open(sys.argv[1], "w") as file:
 
 
 def test_a_store_that_another_process_has_open_is_left_alone(
-    tmp_path: Path, some: Some, opened: Opened
+    tmp_path: Path, opened: Opened
 ) -> None:
     with opened(tmp_path) as store:
         store.put_messages(some(5))
@@ -319,9 +316,7 @@ def test_a_store_of_dledger_mode_is_no_plain_one(tmp_path: Path, opened: Opened)
     assert [path.name for path in tmp_path.iterdir()] == ["dledger-n0"]
 
 
-def test_a_store_whose_files_have_other_sizes_says_so(
-    tmp_path: Path, some: Some, opened: Opened
-) -> None:
+def test_a_store_whose_files_have_other_sizes_says_so(tmp_path: Path, opened: Opened) -> None:
     with opened(tmp_path) as store:
         store.put_messages(some(5))
     with pytest.raises(CorruptStore, match="4,096 bytes, and the files of this log 8,192"):
@@ -330,9 +325,7 @@ def test_a_store_whose_files_have_other_sizes_says_so(
         opened(tmp_path, index_slots=17)
 
 
-def test_topics_are_added_to_those_that_the_broker_has(
-    tmp_path: Path, golden: Callable[[str], bytes]
-) -> None:
+def test_topics_are_added_to_those_that_the_broker_has(tmp_path: Path) -> None:
     data = golden("topics.json")
     (tmp_path / "topics.json").write_bytes(data)
     topics = TopicConfigs(tmp_path, lambda: 5)

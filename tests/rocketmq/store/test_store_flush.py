@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_logs import some
 
-from dledger.rocketmq.format.message import Message
 from dledger.rocketmq.store.dispatch_checkpoint import StoreMark
 from dledger.rocketmq.store.message_store import MessageStore
-
-Some = Callable[..., list[Message]]
 
 
 @pytest.fixture
@@ -23,7 +21,7 @@ def store(tmp_path: Path, opened: Callable[..., MessageStore]) -> Any:
 
 
 def test_a_flush_syncs_the_queues_before_the_checkpoint_says_so(
-    tmp_path: Path, some: Some, store: MessageStore, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: set[Path] = set()
     sync = os.fdatasync
@@ -41,7 +39,7 @@ def test_a_flush_syncs_the_queues_before_the_checkpoint_says_so(
 
 
 def test_flush_writes_one_mark_per_log_file_and_a_clean_end_the_last_one(
-    tmp_path: Path, some: Some, opened: Any, store: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, opened: Any, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks: list[int] = []
     save = StoreMark.save
@@ -63,7 +61,7 @@ def test_flush_writes_one_mark_per_log_file_and_a_clean_end_the_last_one(
     assert marks == []
 
 
-def test_a_search_by_key_includes_both_of_its_times(some: Some, store: MessageStore) -> None:
+def test_a_search_by_key_includes_both_of_its_times(store: MessageStore) -> None:
     (placed,) = store.put_messages(some(1))
     message = store.message_at(placed.physical_offset)
     key, at = message.property_map()["UNIQ_KEY"], placed.store_timestamp

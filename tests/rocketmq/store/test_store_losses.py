@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_logs import index_units, overwrite, vouch_for_all
+from made_logs import index_units, overwrite, some, vouch_for_all
 
 from dledger.errors import CorruptStore
 from dledger.rocketmq.dispatch.reput_columns import ColumnReput
 from dledger.rocketmq.format.message import Message
 from dledger.rocketmq.store.message_store import MessageStore
 
-Some = Callable[..., list[Message]]
 Opened = Callable[..., MessageStore]
 
 
@@ -78,7 +77,7 @@ MARK = "dispatched"
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
 @pytest.mark.parametrize("losses", LOSSES.values(), ids=LOSSES)
 def test_a_start_makes_good_what_is_lost_of_queues_and_index(
-    tmp_path: Path, some: Some, opened: Opened, losses: Any, killed: bool, marked: bool
+    tmp_path: Path, opened: Opened, losses: Any, killed: bool, marked: bool
 ) -> None:
     root, twin = tmp_path / "store", tmp_path / "twin"
     settings = {"reput": ColumnReput} if killed else {}
@@ -109,7 +108,7 @@ def test_a_start_makes_good_what_is_lost_of_queues_and_index(
 
 
 def test_emptied_queue_continues_at_its_end_when_its_files_are_lost(
-    tmp_path: Path, some: Some, opened: Opened
+    tmp_path: Path, opened: Opened
 ) -> None:
     """All messages of the queue were deleted before."""
     with opened(tmp_path) as store:
@@ -126,7 +125,7 @@ def test_emptied_queue_continues_at_its_end_when_its_files_are_lost(
 
 
 def test_a_mark_from_before_the_recovery_s_begin_vouches_for_nothing(
-    tmp_path: Path, some: Some, opened: Opened
+    tmp_path: Path, opened: Opened
 ) -> None:
     store = opened(tmp_path)
     store.put_messages(some(3))
@@ -144,7 +143,7 @@ def test_a_mark_from_before_the_recovery_s_begin_vouches_for_nothing(
 
 
 def test_deletion_first_records_the_ends_of_queues_that_it_empties(
-    tmp_path: Path, some: Some, opened: Opened
+    tmp_path: Path, opened: Opened
 ) -> None:
     store = opened(tmp_path)
     store.flush()
@@ -158,7 +157,7 @@ def test_deletion_first_records_the_ends_of_queues_that_it_empties(
 
 
 def test_start_reads_the_whole_log_only_in_doubt(
-    tmp_path: Path, some: Some, opened: Opened, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The start reports damage of the log that keeps it from repairing a loss."""
     with opened(tmp_path) as store:
@@ -180,7 +179,7 @@ def test_start_reads_the_whole_log_only_in_doubt(
 
 
 def test_queue_recovered_within_its_first_file_has_all_its_messages(
-    tmp_path: Path, some: Some, opened: Opened
+    tmp_path: Path, opened: Opened
 ) -> None:
     """The crash recovery alone would begin the queue behind its first messages."""
     root, twin = tmp_path / "store", tmp_path / "twin"
