@@ -128,10 +128,10 @@ def files(root: Path) -> dict[str, bytes]:
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
 
 
-def vouch_for_all(root: Path, store: MessageStore) -> int:
+def vouch_for_all(store: MessageStore) -> int:
     """A checkpoint for everything in the store, and where a recovery then begins."""
     last = store.log.store_timestamp
-    CheckpointFile(root).write(StoreCheckpoint(last + 3000, last + 3000, last))
+    CheckpointFile(store.root).write(StoreCheckpoint(last + 3000, last + 3000, last))
     return store.log.recovery_start(last)
 
 

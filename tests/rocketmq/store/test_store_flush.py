@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from made_logs import some
+from small_stores import SmallStores
 
 from dledger.rocketmq.store.dispatch_checkpoint import StoreMark
 from dledger.rocketmq.store.message_store import MessageStore
 
 
 @pytest.fixture
-def store(tmp_path: Path, opened: Callable[..., MessageStore]) -> Any:
-    with opened(tmp_path) as store:
+def store(small: SmallStores) -> Any:
+    with small.open() as store:
         yield store
 
 
@@ -39,7 +39,7 @@ def test_a_flush_syncs_the_queues_before_the_checkpoint_says_so(
 
 
 def test_flush_writes_one_mark_per_log_file_and_a_clean_end_the_last_one(
-    tmp_path: Path, opened: Any, store: Any, monkeypatch: pytest.MonkeyPatch
+    small: SmallStores, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks: list[int] = []
     save = StoreMark.save
@@ -56,7 +56,7 @@ def test_flush_writes_one_mark_per_log_file_and_a_clean_end_the_last_one(
     assert [end // 4096 for end in marks] == list(range(ends // 4096 + 1))
     store.close()
     assert marks[-1] == ends
-    with opened(tmp_path):
+    with small.open():
         marks.clear()
     assert marks == []
 
