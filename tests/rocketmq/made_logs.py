@@ -1,4 +1,4 @@
-"""Commit logs that tests make, and the content of what is read of logs and index files."""
+"""Commit logs that tests make, files that a broker wrote, and the content of what is read."""
 
 from __future__ import annotations
 
