@@ -306,13 +306,25 @@ class World:
     def replace(self, member: NodeId, incarnation: int) -> SimDisk:
         """The machine dies and another one with an empty disk takes its place; the disk of the
         former."""
+        before, new = self.members[member].disk, SimDisk(membership=Membership(incarnation))
+        self._disks += [(member, before), (member, new)]
+        self.put(member, new)
+        return before
+
+    def put(self, member: NodeId, disk: SimDisk) -> None:
+        """The machine with this disk takes the place of the member's."""
         if self.members[member].node is not None:
             self.crash(member)
-        before = self.members[member].disk
-        self.members[member].disk = SimDisk(membership=Membership(incarnation))
-        self._disks += [(member, before), (member, self.members[member].disk)]
+        self.members[member].disk = disk
         self.start(member)
-        return before
+
+    def restart(self, *names: NodeId) -> None:
+        """All these processes are killed, if they live, and then started."""
+        for name in names:
+            if self.members[name].node is not None:
+                self.crash(name)
+        for name in names:
+            self.start(name)
 
     def read(self, member: NodeId) -> int:
         self._token += 1
@@ -568,6 +580,12 @@ def new_group(count: int = 3, *arguments: Any, **settings: Any) -> World:
     """New directories, each with its incarnation: 100 and on."""
     disks = [SimDisk(membership=Membership(100 + number)) for number in range(count)]
     return World(count, *arguments, disks=disks, **settings)
+
+
+def led(world: World) -> tuple[Any, ...]:
+    """The group once it has a leader: it, the leader, and each other member."""
+    leader = world.elect()
+    return world, leader, *world.others(leader)
 
 
 def check_seeds(run_world: Callable[[int], World], seeds: int, bites: dict[str, int]) -> None:

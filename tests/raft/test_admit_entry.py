@@ -33,7 +33,7 @@ from raft_bench import (
     told,
     vote,
 )
-from raft_harness import SimDisk, World, admit_body, change_of, new_group
+from raft_harness import SimDisk, World, admit_body, change_of, led, new_group
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, LogEnd, stamp_all
@@ -53,17 +53,16 @@ GROUP = {"group_id": "A", "members": (N0, N1, N2)}
 NEW = 900
 
 
-def replaced(world: World) -> tuple[NodeId, NodeId, NodeId, SimDisk]:
-    """Leader, another follower, and a member whose machine was replaced and has caught up; with its
-    former disk."""
-    leader = world.elect()
-    late, other = world.others(leader)[:2]
+def replaced() -> tuple[World, NodeId, NodeId, NodeId, SimDisk]:
+    """A group, its leader, another follower, and a member whose machine was replaced and has caught
+    up; with its former disk."""
+    world, leader, late, other = led(new_group())
     assert world.propose(leader, b"a")
     world.run_until(world.settled)
     world.run(300)
     before = world.replace(other, NEW)
     world.run_until(lambda: other in world.node(leader).heard and world.settled())
-    return leader, late, other, before
+    return world, leader, late, other, before
 
 
 def admit(world: World, leader: NodeId, member: NodeId) -> Index:
@@ -72,12 +71,10 @@ def admit(world: World, leader: NodeId, member: NodeId) -> Index:
     return index
 
 
-def admitted_where_late_does_not_know(
-    world: World,
-) -> tuple[NodeId, NodeId, NodeId, SimDisk, Index]:
+def admitted_where_late_does_not_know() -> tuple[World, NodeId, NodeId, NodeId, SimDisk, Index]:
     """Leader and ``late`` commit the entry; ``late`` is cut off before it hears so; the new one
     applies it."""
-    leader, late, other, before = replaced(world)
+    world, leader, late, other, before = replaced()
     index = admit(world, leader, other)
     world.run_until(lambda: world.node(leader).committed_index >= index)
     world.isolate(late)
@@ -85,20 +82,17 @@ def admitted_where_late_does_not_know(
     world.run_until(lambda: world.node(other).committed_index >= index)
     bound = dict(world.node(leader).membership.bound)
     world.call(other, lambda node: node.set_members(index, bound, world.now_ms))
-    return leader, late, other, before, index
+    return world, leader, late, other, before, index
 
 
 def test_replaced_machine_that_returns_elects_no_node_with_admission():
     """Such a node has the admission in its log."""
-    world = new_group()
-    leader, late, other, before, index = admitted_where_late_does_not_know(world)
+    world, leader, late, other, before, index = admitted_where_late_does_not_know()
     assert world.propose(leader, b"acknowledged")
     world.run_until(lambda: world.node(leader).committed_index > index)
     world.crash(leader)
-    world.crash(other)
-    world.members[other].disk = before
     world.heal()
-    world.start(other)
+    world.put(other, before)
     world.run(30_000)
     assert world.leader is None, "neither of them has what was acknowledged"
     world.start(leader)
@@ -108,8 +102,7 @@ def test_replaced_machine_that_returns_elects_no_node_with_admission():
 
 def test_node_learns_from_admitted_member_that_admission_is_committed():
     """The node has the admission in its log."""
-    world = new_group()
-    leader, late, other, _, index = admitted_where_late_does_not_know(world)
+    world, leader, late, other, _, index = admitted_where_late_does_not_know()
     world.crash(leader)
     world.heal()
     assert world.elect() in {late, other}, "the two that are left are a majority"
@@ -121,27 +114,20 @@ def test_node_learns_from_admitted_member_that_admission_is_committed():
 
 
 def test_it_is_learned_after_a_restart_too():
-    world = new_group()
-    leader, late, other, _, _ = admitted_where_late_does_not_know(world)
+    world, leader, late, other, _, _ = admitted_where_late_does_not_know()
     world.crash(leader)
-    for member in (late, other):
-        world.crash(member)
     world.heal()
-    for member in (late, other):
-        world.start(member)
+    world.restart(late, other)
     assert world.elect() in {late, other}
 
 
 def test_an_admission_that_was_cut_ends_nobody():
-    world = new_group()
-    leader, late, other, before = replaced(world)
+    world, leader, late, other, before = replaced()
     world.isolate(leader)
     admit(world, leader, other)
     assert world.node(leader).change is not None
     assert world.acknowledged(leader, other) == NO_INDEX
-    world.crash(other)
-    world.members[other].disk = before
-    world.start(other)
+    world.put(other, before)
     world.run_until(lambda: world.leader in {late, other})
     world.heal()
     world.run_until(lambda: world.settled() and world.leader is not None)
@@ -149,15 +135,12 @@ def test_an_admission_that_was_cut_ends_nobody():
     assert world.node(leader).membership.bound == FOUNDED
     world.crash(late)
     assert world.elect() in {leader, other}, "it counts the former one again"
-    for member in (leader, other):
-        world.crash(member)
-        world.start(member)
+    world.restart(leader, other)
     world.elect()
 
 
 def test_neither_incarnation_counts_for_the_admission_itself():
-    world = new_group()
-    leader, late, other, _ = replaced(world)
+    world, leader, late, other, _ = replaced()
     world.crash(late)
     index = admit(world, leader, other)
     world.run(900)
@@ -170,8 +153,7 @@ def test_neither_incarnation_counts_for_the_admission_itself():
 
 
 def test_the_new_one_counts_at_once_for_what_it_had_before_the_commit():
-    world = new_group()
-    leader, late, other, _ = replaced(world)
+    world, leader, late, other, _ = replaced()
     index = admit(world, leader, other)
     assert world.propose(leader, b"b", b"c")
     world.run_until(lambda: world.node(leader).committed_index >= index)
@@ -351,8 +333,7 @@ def test_who_is_told_of_its_admission_takes_the_term_of_the_teller():
 
 
 def test_a_leader_knows_when_a_quorum_knows():
-    world = new_group()
-    leader, late, other, _ = replaced(world)
+    world, leader, late, other, _ = replaced()
     index = admit(world, leader, other)
     world.run_until(lambda: world.node(leader).committed_index >= index)
     assert not world.node(leader).is_known(index)
@@ -404,9 +385,7 @@ def test_what_the_replaced_one_acknowledged_before_commits_nothing_after():
 def test_a_found_disk_of_before_does_not_vote_for_who_lacks_the_admission():
     """Five members, the entry is on three: the former machine and one that lacks it get no third
     vote."""
-    world = new_group(5)
-    leader = world.elect()
-    a, b, lacking, other = world.others(leader)
+    world, leader, a, b, lacking, other = led(new_group(5))
     assert world.propose(leader, b"a")
     world.run_until(world.settled)
     world.run(300)
@@ -415,9 +394,7 @@ def test_a_found_disk_of_before_does_not_vote_for_who_lacks_the_admission():
     world.isolate(lacking)
     index = admit(world, leader, other)
     world.run_until(lambda: all(world.node(m).committed_index >= index for m in (leader, a, b)))
-    world.crash(other)
-    world.members[other].disk = before
     world.crash(leader)
     world.heal()
-    world.start(other)
+    world.put(other, before)
     assert world.elect() in {a, b}

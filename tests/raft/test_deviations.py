@@ -36,7 +36,7 @@ from raft_bench import (
     vote,
     voted,
 )
-from raft_harness import Chaos, World, acceptance
+from raft_harness import Chaos, World, acceptance, led
 
 import dledger.raft
 from dledger.errors import StorageError
@@ -207,8 +207,7 @@ def test_d7_what_is_behind_the_commit_may_go():
 
 def test_d8_a_deposed_leader_answers_no_read():
     """It still believes to lead; the others have elected another and committed more."""
-    world = World(3, seed=3)
-    old = world.elect()
+    world, old, *_ = led(World(3, seed=3))
     world.propose(old, b"1")
     world.run_until(world.settled)
     world.isolate(old)
@@ -271,10 +270,8 @@ def test_d11_a_dead_leader_is_replaced_within_three_seconds():
 
 def test_d11_a_node_that_comes_back_from_a_partition_disturbs_nobody():
     """Pre-vote: it could not raise its term alone."""
-    world = World(3, seed=5)
-    leader = world.elect()
+    world, leader, lost, _ = led(World(3, seed=5))
     term = world.node(leader).term
-    lost = world.others(leader)[0]
     world.isolate(lost)
     world.run(60_000)
     world.heal()
@@ -285,16 +282,14 @@ def test_d11_a_node_that_comes_back_from_a_partition_disturbs_nobody():
 
 def test_d11_follower_that_lost_its_leader_link_does_not_unseat_leader():
     """Stickiness: the third node hears the leader, so it helps nobody else."""
-    world = World(3, seed=6)
-    leader = world.elect()
-    world.cut(leader, world.others(leader)[0])
+    world, leader, apart, _ = led(World(3, seed=6))
+    world.cut(leader, apart)
     world.run(60_000)
     assert list(world.leaders.values()) == [leader]
 
 
 def test_d11_a_leader_without_a_quorum_gives_up_within_an_election_time():
-    world = World(3, seed=7)
-    leader = world.elect()
+    world, leader, *_ = led(World(3, seed=7))
     world.isolate(leader)
     limit_ms = world.config.election_ms + 2 * world.config.heartbeat_ms
     world.run_until(lambda: world.node(leader).role is Role.CANDIDATE, limit_ms)
@@ -329,8 +324,7 @@ def test_d13_entries_of_earlier_terms_commit_only_under_one_of_this_term():
 
 
 def test_d13_an_idle_group_commits_what_the_last_leader_left():
-    world = World(3, seed=9, chaos=Chaos(sync_ms=0))
-    leader = world.elect()
+    world, leader, *_ = led(World(3, seed=9, chaos=Chaos(sync_ms=0)))
     world.run_until(world.settled)
     world.isolate(leader)
     world.propose(leader, b"left behind")

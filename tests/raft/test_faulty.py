@@ -27,7 +27,7 @@ from raft_bench import (
     vote,
     voted,
 )
-from raft_harness import World, acceptance
+from raft_harness import World, acceptance, led
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import (
@@ -38,7 +38,7 @@ from dledger.protocol.messages.peer import (
     VoteResult,
 )
 from dledger.raft import SafetyViolation
-from dledger.types import Index, NodeId, Position, Role, Term
+from dledger.types import Index, Position, Role, Term
 
 RUN = ((Index(1), Index(1)),)
 
@@ -99,9 +99,7 @@ def test_B8_leader_that_finds_damage_hands_over_when_a_peer_is_near():
 
 
 @pytest.mark.parametrize("living", [(N1, N2), (N1,)])
-def test_B8_a_leader_with_damage_nobody_can_mend_yields_to_a_quorum(
-    living,
-):
+def test_B8_a_leader_with_damage_nobody_can_mend_yields_to_a_quorum(living):
     """Else nothing is ever committed again. A quorum that can elect one of its own has to be there,
     for this node does not vote for a shorter log; while it is not, this one goes on and serves what
     it can."""
@@ -160,9 +158,7 @@ def test_a_repaired_entry_brings_its_true_term(term):
 def test_B8_a_group_whose_most_complete_node_is_damaged_waits_for_it():
     """n2 alone has what was acknowledged, but damaged; n1 lacks it. Neither may lead before n2 is
     repaired."""
-    world = World(3, seed=5)
-    leader = world.elect()
-    damaged_one, behind = [NodeId(m) for m in world.config.members if m != leader]
+    world, leader, damaged_one, behind = led(World(3, seed=5))
     world.isolate(behind)
     for number in range(5):
         world.propose(leader, b"%d" % number)

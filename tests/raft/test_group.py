@@ -25,7 +25,7 @@ from raft_bench import (
     told,
     vote,
 )
-from raft_harness import Chaos, SimDisk, World, new_group
+from raft_harness import Chaos, SimDisk, World, led, new_group
 
 from dledger.errors import ConfigError
 from dledger.protocol.messages.membership import Membership
@@ -109,9 +109,7 @@ def test_the_founder_draws_the_id_and_all_keep_it():
     world.run(500)
     [drawn] = ids(world)
     assert drawn
-    for name in world.config.members:
-        world.crash(name)
-        world.start(name)
+    world.restart(*world.config.members)
     world.elect()
     assert ids(world) == {drawn}
     assert ids(new_group(seed=1)) == {""}
@@ -152,8 +150,7 @@ def test_a_founder_that_lost_its_disk_and_has_joined_founds_nothing():
 def old_disks(count: int = 3) -> list[SimDisk]:
     """As they were before there were ids: one committed entry, and a founding that names
     incarnations alone."""
-    world = new_group(count)
-    leader = world.elect()
+    world, leader, *_ = led(new_group(count))
     assert world.propose(leader, b"a")
     world.run_until(world.settled)
     disks = [deepcopy(state.disk) for state in world.members.values()]

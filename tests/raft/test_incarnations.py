@@ -21,14 +21,10 @@ from raft_bench import (
     ticks,
     told,
 )
-from raft_harness import Chaos, World, new_group
+from raft_harness import Chaos, World, led, new_group
 
 from dledger.protocol.messages.membership import Membership
-from dledger.protocol.messages.peer import (
-    MemberRequest,
-    MemberResponse,
-    VoteRequest,
-)
+from dledger.protocol.messages.peer import MemberRequest, MemberResponse, VoteRequest
 from dledger.raft import RaftNode, Ready
 from dledger.types import NO_INDEX, Index, NodeId, Role
 
@@ -106,9 +102,7 @@ def test_a_group_is_founded_through_lost_doubled_late_messages_and_crashes(seed)
 def test_B27_a_voter_that_lost_its_disk_elects_nobody():
     """n_late misses what the leader and n_wiped acknowledged; with the wiped node's vote it would
     lead without it."""
-    world = new_group()
-    leader = world.elect()
-    late, wiped = world.others(leader)
+    world, leader, late, wiped = led(new_group())
     world.isolate(late)
     world.run(500)
     for n in range(5):
@@ -124,9 +118,7 @@ def test_B27_a_voter_that_lost_its_disk_elects_nobody():
 
 
 def test_B27_wiped_node_catches_up_and_does_not_count_before_admission():
-    world = new_group()
-    leader = world.elect()
-    wiped, other = world.others(leader)
+    world, leader, wiped, other = led(new_group())
     settled_with(world, leader, b"a", b"b")
     world.replace(wiped, 900)
     world.run_until(world.settled)
@@ -145,9 +137,7 @@ def test_B27_wiped_node_catches_up_and_does_not_count_before_admission():
 
 
 def test_B27_an_admitted_node_votes_and_counts():
-    world = new_group()
-    leader = world.elect()
-    wiped, other = world.others(leader)
+    world, leader, wiped, other = led(new_group())
     settled_with(world, leader, b"a", b"b")
     world.replace(wiped, 900)
     world.run_until(world.settled)
@@ -158,26 +148,19 @@ def test_B27_an_admitted_node_votes_and_counts():
     world.crash(leader)
     world.start(other)
     settled_with(world, world.elect(), b"d")
-    for member in world.config.members:
-        if world.members[member].node is not None:
-            world.crash(member)
-        world.start(member)
+    world.restart(*world.config.members)
     world.elect()
 
 
 def test_B26_former_incarnation_is_refused_after_another_was_admitted():
-    world = new_group()
-    leader = world.elect()
-    wiped, other = world.others(leader)
+    world, leader, wiped, other = led(new_group())
     settled_with(world, leader, b"a")
     world.crash(wiped)
     found_again = deepcopy(world.members[wiped].disk)
     world.replace(wiped, 900)
     world.run_until(world.settled)
     admit(world, wiped)
-    world.crash(wiped)
-    world.members[wiped].disk = found_again
-    world.start(wiped)
+    world.put(wiped, found_again)
     world.crash(other)
     world.run(10_000)
     assert world.leader is None
@@ -186,9 +169,7 @@ def test_B26_former_incarnation_is_refused_after_another_was_admitted():
 
 
 def test_B27_two_wiped_nodes_are_admitted_one_after_the_other():
-    world = new_group(5)
-    leader = world.elect()
-    one, two, *_ = world.others(leader)
+    world, leader, one, two, *_ = led(new_group(5))
     settled_with(world, leader, b"a")
     world.replace(one, 901)
     world.replace(two, 902)
@@ -200,18 +181,14 @@ def test_B27_two_wiped_nodes_are_admitted_one_after_the_other():
 
 
 def test_B30_older_directory_copy_is_found_and_becomes_new_incarnation():
-    world = new_group()
-    leader = world.elect()
-    old, other = world.others(leader)
+    world, leader, old, other = led(new_group())
     settled_with(world, leader, b"a")
     world.crash(old)
     copy = deepcopy(world.members[old].disk)
     world.start(old)
     settled_with(world, leader, *(b"%d" % n for n in range(10)))
-    world.crash(old)
-    world.members[old].disk = copy
     before = world.node(leader).term
-    world.start(old)
+    world.put(old, copy)
     world.run_until(lambda: not world.node(old).is_admitted)
     world.run_until(world.settled)
     assert world.node(leader).term == before, "nobody is disturbed"
@@ -227,9 +204,7 @@ def test_B30_older_directory_copy_is_found_and_becomes_new_incarnation():
 
 
 def test_B30_a_late_answer_to_an_earlier_beat_is_no_loss():
-    world = new_group()
-    leader = world.elect()
-    follower = world.others(leader)[0]
+    world, leader, follower, _ = led(new_group())
     settled_with(world, leader, b"a")
     node = world.node(leader)
     for round_ in range(3):
@@ -242,9 +217,7 @@ def test_B30_a_late_answer_to_an_earlier_beat_is_no_loss():
 def test_B30_answer_to_beat_before_the_checking_one_is_no_loss():
     """It left the follower before all that the leader had noted was acknowledged, and overtook
     nothing but time."""
-    world = new_group()
-    leader = world.elect()
-    follower = world.others(leader)[0]
+    world, leader, follower, _ = led(new_group())
     settled_with(world, leader, b"a", b"b")
     world.isolate(follower)
     node = world.node(leader)

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 from raft_bench import N0, N1, N2, N3, N4, log_of
-from raft_harness import Chaos, SimDisk, World
+from raft_harness import Chaos, SimDisk, World, led
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HardState
@@ -79,17 +79,15 @@ def test_figure_8_old_entry_on_majority_is_overwritten_and_uncommitted():
 
 
 def test_a_minority_commits_nothing():
-    world = World(5, seed=5)
-    leader = world.elect()
+    world, leader, friend, *others = led(World(5, seed=5))
     world.run_until(world.settled)
-    friends = [leader, world.others(leader)[0]]
-    for one, other in product(friends, set(world.config.members) - set(friends)):
+    for one, other in product((leader, friend), others):
         world.cut(one, other)
     before = len(world.committed)
     assert world.propose(leader, b"lost")
     world.run(500)
     assert len(world.committed) == before
-    world.run_until(lambda: world.leader not in friends)
+    world.run_until(lambda: world.leader in others)
     world.propose(world.elect(), b"kept")
     world.run(3000)
     world.heal()
@@ -103,8 +101,7 @@ def test_a_minority_commits_nothing():
 def test_an_acknowledged_entry_survives_every_minority_of_crashes():
     """5.4.3, with disks that lose all that was not synced."""
     for seed in range(30):
-        world = World(3, seed, chaos=Chaos(sync_ms=20))
-        leader = world.elect()
+        world, leader, *_ = led(World(3, seed, chaos=Chaos(sync_ms=20)))
         world.propose(leader, b"precious")
         world.run_until(lambda world=world: any(f.code is Code.SUCCESS for _, f in world.finished))
         world.crash(leader)
@@ -117,18 +114,14 @@ def test_an_acknowledged_entry_survives_every_minority_of_crashes():
 
 def test_acknowledged_entries_survive_a_power_loss_of_all_nodes():
     for seed in range(30):
-        world = World(3, seed, chaos=Chaos(sync_ms=20))
-        leader = world.elect()
+        world, leader, *_ = led(World(3, seed, chaos=Chaos(sync_ms=20)))
         for number in range(20):
             world.propose(leader, b"%d" % number)
             world.run(3)
         acknowledged = max(
             (f.last for _, f in world.finished if f.code is Code.SUCCESS), default=-1
         )
-        for member in world.config.members:
-            world.crash(member)
-        for member in world.config.members:
-            world.start(member)
+        world.restart(*world.config.members)
         world.elect()
         world.run_until(world.settled)
         assert len(world.committed) > acknowledged
@@ -145,9 +138,7 @@ def test_a_group_of_two_needs_both():
 
 
 def test_a_transfer_moves_leadership_without_losing_an_acknowledged_append():
-    world = World(3, seed=8)
-    leader = world.elect()
-    other = world.others(leader)[0]
+    world, leader, other, _ = led(World(3, seed=8))
     for _ in range(20):
         world.propose(leader, b"x")
         world.run(1)
@@ -163,10 +154,8 @@ def test_a_transfer_moves_leadership_without_losing_an_acknowledged_append():
 
 
 def test_a_full_window_whose_answers_were_all_lost_moves_on_after_healing():
-    world = World(3, seed=10)
-    leader = world.elect()
+    world, leader, *others = led(World(3, seed=10))
     world.run_until(world.settled)
-    others = world.others(leader)
     world.cuts |= {(other, leader) for other in others}
     for _ in range(50):
         world.propose(leader, b"x" * 100)

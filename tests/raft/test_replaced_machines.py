@@ -50,11 +50,8 @@ class Machines:
         world, member = self.world, self.replaced
         assert member is not None
         assert self.away is not None
-        state = world.members[member]
-        if state.node is not None:
-            world.crash(member)
-        state.disk, self.away, self.is_back = self.away, state.disk, not self.is_back
-        world.start(member)
+        away, self.away, self.is_back = self.away, world.members[member].disk, not self.is_back
+        world.put(member, away)
         world.counts["machines back"] += self.is_back
 
     def _is_admitted(self) -> bool:

@@ -27,7 +27,7 @@ from raft_bench import (
     vote,
     voted,
 )
-from raft_harness import Chaos, World
+from raft_harness import Chaos, World, led
 
 from dledger.protocol.messages.peer import (
     HeartBeatRequest,
@@ -230,8 +230,7 @@ def test_whoever_takes_over_from_a_leader_that_is_gone_names_itself():
 
 def test_a_killed_leader_is_replaced_within_some_turns():
     for seed in range(50):
-        world = World(3 + 2 * (seed % 2), seed)
-        victim = world.elect()
+        world, victim, *_ = led(World(3 + 2 * (seed % 2), seed))
         world.propose(victim, b"x")
         world.run(200)
         killed_ms = world.now_ms
@@ -242,8 +241,7 @@ def test_a_killed_leader_is_replaced_within_some_turns():
 
 
 def test_a_leader_whose_machine_is_gone_is_missed_after_an_election_time():
-    world = World(3, 1)
-    victim = world.elect()
+    world, victim, *_ = led(World(3, 1))
     world.crash(victim, is_noticed=False)
     world.run(config().election_ms - config().heartbeat_ms)
     assert world.leader is None
@@ -254,11 +252,9 @@ def test_a_leader_whose_machine_is_gone_is_missed_after_an_election_time():
 def test_a_leader_that_a_minority_loses_again_and_again_is_not_disturbed(count):
     """No later term, no other leader, whatever the minority does about its broken connections."""
     for seed in range(10):
-        world = World(count, seed)
-        leader = world.elect()
+        world, leader, *others = led(World(count, seed))
         world.run(500)
-        term = world.node(leader).term
-        minority = world.others(leader)[: (count - 1) // 2]
+        term, minority = world.node(leader).term, others[: (count - 1) // 2]
 
         def break_again(world=world, leader=leader, minority=minority):
             for member in minority:
@@ -282,11 +278,10 @@ def test_leader_leads_on_after_all_its_connections_broke_for_a_moment():
     back."""
     stayed = 0
     for seed in range(20):
-        world = World(3, seed, chaos=Chaos(delay_ms=1))
-        leader = world.elect()
+        world, leader, *others = led(World(3, seed, chaos=Chaos(delay_ms=1)))
         world.run(500)
         term = world.node(leader).term
-        for member in world.others(leader):
+        for member in others:
             lose_for_a_moment(world, leader, member)
         world.run(3000)
         stayed += world.leader == leader and world.node(leader).term == term

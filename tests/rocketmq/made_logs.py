@@ -1,4 +1,4 @@
-"""Commit logs that tests make, and the content of what is read of logs and index files."""
+"""Commit logs that tests make, files that a broker wrote, and the content of what is read."""
 
 from __future__ import annotations
 
@@ -30,6 +30,49 @@ SMALL = {"file_size": 4096, "units_in_file": 10, "index_slots": 16, "index_units
 WORDS = ("k1", "k2", "größe", "日本", "x" * 300, "polygenelubricants", "", " ", "a  b ")
 HOST = Host.of("10.1.2.3", 10911)
 V4, V6 = Host.of("10.0.0.7", 40001), Host.of("fd00::7", 40001)
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq"
+SIZES = {
+    "checkpoint.bin": 4096,
+    "cq_SCHEDULE_2.bin": 20_000,
+    "cq_TopicA_0.bin": 20_000,
+    "dledger_data.bin": 65_536,
+    "dledger_data_after_migration.bin": 65_536,
+    "dledger_index_after_migration.bin": 4096,
+    "indexfile.bin": 8440,
+    "old_commitlog.bin": 65_536,
+}
+"""Bytes of the files as they were written; the copies here do without most of the zeros at their
+ends."""
+FIVE = [
+    Message(
+        "TopicA",
+        b"hello world",
+        "KEYS\x01k1 k2\x02UNIQ_KEY\x01C0A8\x02TAGS\x01tagA",
+        queue_id=3,
+        queue_offset=7,
+        born_timestamp=NOW,
+        store_timestamp=NOW + 1,
+        store_host=HOST,
+    ),
+    Message("TopicB", b"", "", born_host=V6, store_host=HOST),
+    Message(
+        "t" * 300, b"x" * 200, "TAGS\x01b\x02", version=2, born_host=V6, store_host=V6, flag=-5
+    ),
+    Message("größe", bytes(range(256)), "a\x01ü", reconsume_times=2, sys_flag=4, store_host=HOST),
+    Message(
+        "TopicA",
+        b"\0" * 40,
+        "TAGS\x01polygenelubricants",
+        prepared_transaction_offset=99,
+        store_host=HOST,
+    ),
+]
+"""Messages of both versions, with IPv4 and IPv6, with and without a body, properties and a tag."""
+
+
+def golden(name: str) -> bytes:
+    """A file that RocketMQ or DLedger wrote, with the zeros at its end."""
+    return (GOLDEN / name).read_bytes().ljust(SIZES.get(name, 0), b"\0")
 
 
 def make_log(
@@ -85,10 +128,10 @@ def files(root: Path) -> dict[str, bytes]:
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
 
 
-def vouch_for_all(root: Path, store: MessageStore) -> int:
+def vouch_for_all(store: MessageStore) -> int:
     """A checkpoint for everything in the store, and where a recovery then begins."""
     last = store.log.store_timestamp
-    CheckpointFile(root).write(StoreCheckpoint(last + 3000, last + 3000, last))
+    CheckpointFile(store.root).write(StoreCheckpoint(last + 3000, last + 3000, last))
     return store.log.recovery_start(last)
 
 
@@ -99,9 +142,7 @@ def index_units(path: Path, slots: int) -> list[tuple[int, int]]:
     return [(unit.key_hash, unit.physical_offset) for unit in file.units()]
 
 
-def make_messages(
-    count: int, size: int | None = 100, first: int = 0, queues: int = 4
-) -> list[Message]:
+def some(count: int, size: int | None = 100, first: int = 0, queues: int = 4) -> list[Message]:
     """Messages that can be told apart, of two topics in turn; of many sizes where none is given."""
     return [
         Message(

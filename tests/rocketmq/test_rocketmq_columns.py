@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_logs import column, damage_of, make_log, of_messages
+from made_logs import FIVE, column, damage_of, make_log, of_messages
 
 from dledger.rocketmq.columns.commit_log import column_batches
 from dledger.rocketmq.columns.messages import SCHEMA
@@ -104,17 +104,13 @@ def assert_same(data: bytes, start: int, **how: Any) -> None:
 
 @pytest.mark.parametrize("entries", [False, True])
 @pytest.mark.parametrize("batch_bytes", [1, 300, 1 << 20])
-def test_columns_of_a_sound_file_are_its_messages(
-    some: list[Message], entries: bool, batch_bytes: int
-) -> None:
-    assert_same(make_log(some * 3, START, 1 << 14, entries=entries), START, batch_bytes=batch_bytes)
+def test_columns_of_a_sound_file_are_its_messages(entries: bool, batch_bytes: int) -> None:
+    assert_same(make_log(FIVE * 3, START, 1 << 14, entries=entries), START, batch_bytes=batch_bytes)
 
 
 @pytest.mark.parametrize("entries", [False, True])
-def test_columns_with_any_byte_changed_have_what_the_scan_has(
-    some: list[Message], entries: bool
-) -> None:
-    whole = make_log(some, START, 2048, entries=entries)
+def test_columns_with_any_byte_changed_have_what_the_scan_has(entries: bool) -> None:
+    whole = make_log(FIVE, START, 2048, entries=entries)
     for at in range(0, len(whole.rstrip(b"\0")), 3):
         data = bytearray(whole)
         data[at] ^= 0x81
@@ -154,29 +150,27 @@ def test_property_columns_with_very_many_names_keep_the_later_of_two() -> None:
 
 
 @pytest.mark.parametrize("kind", [k for k in Compression if k is not Compression.NONE])
-def test_body_column_unpacks_what_was_compressed(some: list[Message], kind: Compression) -> None:
+def test_body_column_unpacks_what_was_compressed(kind: Compression) -> None:
     text = b"again and again " * 500
-    packed = replace(some[0], body=compress(text, kind), sys_flag=compression_flags(kind))
-    batches = list(column_batches(make_log([some[1], packed, some[0]]), columns=["body"]))
-    assert column(batches, "body") == [some[1].body, text, some[0].body]
+    packed = replace(FIVE[0], body=compress(text, kind), sys_flag=compression_flags(kind))
+    batches = list(column_batches(make_log([FIVE[1], packed, FIVE[0]]), columns=["body"]))
+    assert column(batches, "body") == [FIVE[1].body, text, FIVE[0].body]
     assert not damage_of(batches)
 
 
-def test_body_that_does_not_unpack_is_null_and_reported(some: list[Message]) -> None:
-    broken = replace(some[0], sys_flag=compression_flags(Compression.ZLIB))
-    batches = list(column_batches(make_log([some[0], broken]), columns=["body", "topic"]))
-    assert column(batches, "body") == [some[0].body, None]
-    size = len(encode_message(some[0]))
+def test_body_that_does_not_unpack_is_null_and_reported() -> None:
+    broken = replace(FIVE[0], sys_flag=compression_flags(Compression.ZLIB))
+    batches = list(column_batches(make_log([FIVE[0], broken]), columns=["body", "topic"]))
+    assert column(batches, "body") == [FIVE[0].body, None]
+    size = len(encode_message(FIVE[0]))
     assert [(p.start, p.end) for p in damage_of(batches)] == [(size, 2 * size)]
 
 
 @pytest.mark.parametrize("entries", [False, True])
-def test_parts_of_a_file_together_have_each_message_once(
-    some: list[Message], entries: bool
-) -> None:
+def test_parts_of_a_file_together_have_each_message_once(entries: bool) -> None:
     """Cut anywhere; each part looks for its first message by itself and stops where the next part
     begins."""
-    data, name = make_log(some, START, 2048, entries=entries), "physical_offset"
+    data, name = make_log(FIVE, START, 2048, entries=entries), "physical_offset"
     whole = column(column_batches(data, START), name)
     for cut in range(START + 1, START + len(data.rstrip(b"\0"))):
         parts = column(column_batches(data, START, columns=[name], stop=cut), name)
@@ -192,8 +186,8 @@ def test_columns_that_do_not_exist_are_refused_by_name() -> None:
         list(column_batches(b"", columns=["topics"]))
 
 
-def test_time_outside_the_calendar_is_null(some: list[Message]) -> None:
-    late = [replace(some[0], born_timestamp=t) for t in (1 << 62, 253_402_300_800_000)]
+def test_time_outside_the_calendar_is_null() -> None:
+    late = [replace(FIVE[0], born_timestamp=t) for t in (1 << 62, 253_402_300_800_000)]
     assert column(column_batches(make_log(late)), "born_timestamp") == [None] * 2
 
 

@@ -3,11 +3,10 @@ and writing it again gives the same bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from made_logs import column, damage_of, of_messages
+from made_logs import column, damage_of, golden, of_messages
 
 from dledger.rocketmq.columns.commit_log import column_batches
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
@@ -24,7 +23,6 @@ from dledger.rocketmq.format.properties import keys_of, tags_code
 from dledger.rocketmq.format.scan import scan
 from dledger.rocketmq.format.scanned_piece import PieceKind
 
-Golden = Callable[[str], bytes]
 LOGS = [
     ("dledger_data.bin", 0, 5),
     ("old_commitlog.bin", 0, 6),
@@ -41,7 +39,7 @@ def messages(data: bytes, start: int) -> dict[int, Message]:
 
 @pytest.mark.parametrize(("name", "start", "count"), LOGS)
 def test_commit_log_of_a_broker_has_every_message_and_no_damage(
-    golden: Golden, name: str, start: int, count: int
+    name: str, start: int, count: int
 ) -> None:
     data = golden(name)
     pieces = list(scan(data, start))
@@ -56,9 +54,7 @@ def test_commit_log_of_a_broker_has_every_message_and_no_damage(
 
 
 @pytest.mark.parametrize(("name", "start", "count"), LOGS)
-def test_columns_of_a_broker_have_what_its_messages_have(
-    golden: Golden, name: str, start: int, count: int
-) -> None:
+def test_columns_of_a_broker_have_what_its_messages_have(name: str, start: int, count: int) -> None:
     data = golden(name)
     batches, expected = list(column_batches(data, start)), messages(data, start)
     assert not damage_of(batches)
@@ -71,12 +67,12 @@ def test_columns_of_a_broker_have_what_its_messages_have(
     assert len(properties) == count
 
 
-def test_blank_at_the_end_of_an_upgraded_log_equals_the_brokers(golden: Golden) -> None:
+def test_blank_at_the_end_of_an_upgraded_log_equals_the_brokers() -> None:
     data = golden("old_commitlog.bin")
     assert data[1206:1214] == encode_blank(65_536 - 1206)
 
 
-def test_first_message_has_the_ids_hosts_and_keys_that_the_broker_gave_it(golden: Golden) -> None:
+def test_first_message_has_the_ids_hosts_and_keys_that_the_broker_gave_it() -> None:
     message = messages(golden("dledger_data.bin"), 0)[48]
     assert (message.topic, message.body) == ("TopicA", b"hello world")
     assert str(message.store_host) == "127.0.0.1:30911"
@@ -84,7 +80,7 @@ def test_first_message_has_the_ids_hosts_and_keys_that_the_broker_gave_it(golden
     assert keys_of(message.property_map()) == ["C0A80001000018B4AAC20000000000", "k1", "k2"]
 
 
-def test_consume_queue_leads_to_the_messages_with_their_tags(golden: Golden) -> None:
+def test_consume_queue_leads_to_the_messages_with_their_tags() -> None:
     data = golden("cq_TopicA_0.bin")
     assert encode_units(decode_units(data)) == data
     found = messages(golden("dledger_data.bin"), 0)
@@ -97,7 +93,7 @@ def test_consume_queue_leads_to_the_messages_with_their_tags(golden: Golden) -> 
         assert unit.tags_code == tags_code(message.property_map().get("TAGS"))
 
 
-def test_consume_queue_of_delayed_messages_has_their_time_of_delivery(golden: Golden) -> None:
+def test_consume_queue_of_delayed_messages_has_their_time_of_delivery() -> None:
     data = golden("cq_SCHEDULE_2.bin")
     assert encode_units(decode_units(data)) == data
     ((_, unit),) = sound_units(data)
@@ -105,7 +101,7 @@ def test_consume_queue_of_delayed_messages_has_their_time_of_delivery(golden: Go
     assert messages(golden("dledger_data.bin"), 0)[936].topic == "SCHEDULE_TOPIC_XXXX"
 
 
-def test_index_file_finds_each_key_and_is_what_putting_the_same_keys_makes(golden: Golden) -> None:
+def test_index_file_finds_each_key_and_is_what_putting_the_same_keys_makes() -> None:
     data = golden("indexfile.bin")
     index = IndexFile(data, slots=100)
     assert index.check() == []
@@ -119,7 +115,7 @@ def test_index_file_finds_each_key_and_is_what_putting_the_same_keys_makes(golde
     assert made.encode() == data
 
 
-def test_checkpoint_has_the_times_of_commit_log_and_queues(golden: Golden) -> None:
+def test_checkpoint_has_the_times_of_commit_log_and_queues() -> None:
     data = golden("checkpoint.bin")
     checkpoint = StoreCheckpoint.decode(data)
     assert checkpoint == StoreCheckpoint(0x1A2000B11CD, 0x1A2000B11CD)
@@ -128,7 +124,7 @@ def test_checkpoint_has_the_times_of_commit_log_and_queues(golden: Golden) -> No
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_configuration_comes_out_as_the_broker_wrote_it(golden: Golden, name: str) -> None:
+def test_configuration_comes_out_as_the_broker_wrote_it(name: str) -> None:
     data = golden(f"{name}.json")
     assert encode_config(decode_config(data)) == data
 
@@ -160,5 +156,5 @@ def test_configuration_has_the_line_breaks_and_escapes_of_fastjson(
     assert decode_config(encode_config(value)) == value
 
 
-def test_configuration_of_offsets_has_numbers_as_keys(golden: Golden) -> None:
+def test_configuration_of_offsets_has_numbers_as_keys() -> None:
     assert decode_config(golden("consumerOffset.json")) == {"offsetTable": {"TopicA@CG": {0: 2}}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from made_logs import FIVE
 
 from dledger.errors import FormatError
 from dledger.rocketmq.format.compression import compress, compression_flags, unpack
@@ -35,8 +36,8 @@ from dledger.rocketmq.format.properties import (
 )
 
 
-def test_message_of_any_kind_comes_back_as_it_was(some: list[Message]) -> None:
-    for message in some:
+def test_message_of_any_kind_comes_back_as_it_was() -> None:
+    for message in FIVE:
         data = encode_message(message)
         assert len(data) == message_size(message)
         back = decode_message(data)
@@ -78,8 +79,8 @@ def test_transaction_state_is_in_two_bits_of_the_flag(state: TransactionType) ->
         assert Message("t", sys_flag=state | other).transaction is state
 
 
-def test_damaged_body_can_be_had_without_the_check(some: list[Message]) -> None:
-    data = bytearray(encode_message(some[0]))
+def test_damaged_body_can_be_had_without_the_check() -> None:
+    data = bytearray(encode_message(FIVE[0]))
     data[88] ^= 1
     with pytest.raises(FormatError, match="CRC"):
         decode_message(data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made_logs import make_log
+from made_logs import FIVE, make_log
 
 from dledger.checksum import crc32
 from dledger.protocol.messages.entry import HEADER
@@ -32,24 +32,20 @@ def laid_out(data: bytes, start: int = START) -> list[ScannedPiece]:
 
 
 @pytest.mark.parametrize("entries", [False, True])
-def test_scan_of_a_sound_file_has_messages_and_the_blank(
-    some: list[Message], entries: bool
-) -> None:
-    pieces = laid_out(make_log(some, START, SIZE, entries=entries))
+def test_scan_of_a_sound_file_has_messages_and_the_blank(entries: bool) -> None:
+    pieces = laid_out(make_log(FIVE, START, SIZE, entries=entries))
     kind = PieceKind.ENTRY if entries else PieceKind.MESSAGE
     blank = PieceKind.DLEDGER_BLANK if entries else PieceKind.BLANK
-    assert [p.kind for p in pieces] == [kind] * len(some) + [blank]
+    assert [p.kind for p in pieces] == [kind] * len(FIVE) + [blank]
 
 
 @pytest.mark.parametrize("entries", [False, True])
 @pytest.mark.parametrize("bit", [0, 7])
-def test_scan_with_any_bit_turned_keeps_every_other_message(
-    some: list[Message], entries: bool, bit: int
-) -> None:
+def test_scan_with_any_bit_turned_keeps_every_other_message(entries: bool, bit: int) -> None:
     """Where the bit is in a part that no check covers, the message stays and is another one; else
     the damage is that message and nothing else, or only the entry's header, if the fault is there
     and the message is whole."""
-    whole = make_log(some, START, SIZE, entries=entries)
+    whole = make_log(FIVE, START, SIZE, entries=entries)
     sound = laid_out(whole)
     used = sound[-1].start - START + 8
     for at in range(used):
@@ -80,17 +76,17 @@ PARTS["topic size"] = 88 + 11
 
 
 @pytest.mark.parametrize("at", PARTS.values(), ids=PARTS)
-def test_scan_refuses_a_message_with_another_value_in(some: list[Message], at: int) -> None:
+def test_scan_refuses_a_message_with_another_value_in(at: int) -> None:
     """Each rule that makes a message sound, broken on its own."""
-    first = make_log(some[:1], START)
-    data = bytearray(first + make_log(some[3:], START + len(first)))
+    first = make_log(FIVE[:1], START)
+    data = bytearray(first + make_log(FIVE[3:], START + len(first)))
     data[at] ^= 1
     pieces = laid_out(bytes(data))
     assert [p.kind for p in pieces] == [PieceKind.DAMAGE, PieceKind.MESSAGE, PieceKind.MESSAGE]
 
 
-def test_scan_refuses_topics_and_properties_that_are_no_text(some: list[Message]) -> None:
-    data = bytearray(make_log(some[:2], START))
+def test_scan_refuses_topics_and_properties_that_are_no_text() -> None:
+    data = bytearray(make_log(FIVE[:2], START))
     topic = data.index(b"TopicA")
     data[topic] = 0xFF
     pieces = laid_out(bytes(data))
@@ -98,10 +94,8 @@ def test_scan_refuses_topics_and_properties_that_are_no_text(some: list[Message]
     assert "topic is not UTF-8" in pieces[0].reason
 
 
-def test_scan_of_a_torn_tail_has_the_damage_up_to_the_last_byte_written(
-    some: list[Message],
-) -> None:
-    whole = make_log(some, START)
+def test_scan_of_a_torn_tail_has_the_damage_up_to_the_last_byte_written() -> None:
+    whole = make_log(FIVE, START)
     last = laid_out(whole)[-1]
     written = whole[:-60].rstrip(b"\0")
     pieces = laid_out(written.ljust(SIZE, b"\0"))
@@ -110,8 +104,8 @@ def test_scan_of_a_torn_tail_has_the_damage_up_to_the_last_byte_written(
     assert pieces[-1].kind is PieceKind.UNUSED
 
 
-def test_scan_goes_on_behind_a_hole_of_zeros(some: list[Message]) -> None:
-    whole = make_log(some, START, SIZE)
+def test_scan_goes_on_behind_a_hole_of_zeros() -> None:
+    whole = make_log(FIVE, START, SIZE)
     sound = laid_out(whole)
     hole = (sound[1].start, sound[2].end)
     data = bytearray(whole)
@@ -121,53 +115,51 @@ def test_scan_goes_on_behind_a_hole_of_zeros(some: list[Message]) -> None:
     assert spans(pieces, *MESSAGES) == [(p.start, p.end) for p in (sound[0], sound[3], sound[4])]
 
 
-def test_scan_of_a_file_under_another_name_finds_no_message(some: list[Message]) -> None:
+def test_scan_of_a_file_under_another_name_finds_no_message() -> None:
     """What lies elsewhere than it says is left over from another file: taking it would show
     messages twice."""
-    pieces = laid_out(make_log(some, START, SIZE), 2 * START)
+    pieces = laid_out(make_log(FIVE, START, SIZE), 2 * START)
     assert not spans(pieces, *MESSAGES)
     assert "says that it lies at 4,096" in pieces[0].reason
 
 
-def test_scan_never_takes_a_message_out_of_the_body_of_another(some: list[Message]) -> None:
-    inner = encode_message(some[0].moved(0)) + encode_message(some[3].moved(START + 1000))
+def test_scan_never_takes_a_message_out_of_the_body_of_another() -> None:
+    inner = encode_message(FIVE[0].moved(0)) + encode_message(FIVE[3].moved(START + 1000))
     outer = Message("TopicA", inner)
-    data = bytearray(make_log([outer, some[4]], START))
+    data = bytearray(make_log([outer, FIVE[4]], START))
     end = len(encode_message(outer))
     data[100] ^= 1
     pieces = laid_out(bytes(data))
     assert spans(pieces, PieceKind.DAMAGE) == [(START, START + end)]
 
 
-def test_scan_takes_a_blank_only_when_it_reaches_to_the_end_of_the_file(
-    some: list[Message],
-) -> None:
-    whole = make_log(some[:1], START)
+def test_scan_takes_a_blank_only_when_it_reaches_to_the_end_of_the_file() -> None:
+    whole = make_log(FIVE[:1], START)
     for short, kind in enumerate((PieceKind.BLANK, PieceKind.DAMAGE)):
         data = whole + encode_blank(SIZE - len(whole) - short)
         assert laid_out(data.ljust(SIZE, b"\0"))[1].kind is kind
 
 
-def test_scan_of_stale_bytes_behind_a_blank_ignores_them(some: list[Message]) -> None:
+def test_scan_of_stale_bytes_behind_a_blank_ignores_them() -> None:
     """Brokers until 4.9.0 left what was in their buffer there."""
-    whole = make_log(some[:1], START)
+    whole = make_log(FIVE[:1], START)
     blank = encode_blank(SIZE - len(whole))
     data = whole + blank + bytes(range(256)) * 20
     assert [p.kind for p in laid_out(data[:SIZE])] == [PieceKind.MESSAGE, PieceKind.BLANK]
 
 
-def test_part_of_a_file_begins_at_the_next_message_from_any_byte(some: list[Message]) -> None:
+def test_part_of_a_file_begins_at_the_next_message_from_any_byte() -> None:
     """So a file can be read in parts by many, and each message belongs to exactly one of them."""
     for entries in (False, True):
-        data = make_log(some, START, SIZE, entries=entries)
+        data = make_log(FIVE, START, SIZE, entries=entries)
         sound = laid_out(data)
         scanner = Scanner(data, START)
         for offset in range(START, START + SIZE):
             assert scanner.next_sound(offset) == next((p for p in sound if p.start >= offset), None)
 
 
-def test_entry_with_a_checksum_of_its_own_is_checked(some: list[Message]) -> None:
-    data = bytearray(make_log(some[:2], START, entries=True))
+def test_entry_with_a_checksum_of_its_own_is_checked() -> None:
+    data = bytearray(make_log(FIVE[:2], START, entries=True))
     body = data[48 : laid_out(bytes(data))[0].end - START]
     data[40:44] = crc32(bytes(body)).to_bytes(4, "big")
     assert [p.kind for p in laid_out(bytes(data))] == [PieceKind.ENTRY, PieceKind.ENTRY]
@@ -179,8 +171,8 @@ def test_entry_with_a_checksum_of_its_own_is_checked(some: list[Message]) -> Non
     assert [p.kind for p in laid_out(cut)] == [PieceKind.DAMAGE]
 
 
-def test_entry_that_goes_on_behind_its_message_is_damage(some: list[Message]) -> None:
-    data = bytearray(make_log(some[:1], START, entries=True) + b"behind")
+def test_entry_that_goes_on_behind_its_message_is_damage() -> None:
+    data = bytearray(make_log(FIVE[:1], START, entries=True) + b"behind")
     data[4:8] = len(data).to_bytes(4, "big")
     data[44:48] = (len(data) - 48).to_bytes(4, "big")
     assert laid_out(bytes(data))[0].kind is PieceKind.DAMAGE
@@ -195,13 +187,13 @@ def test_damaged_last_message_that_ends_with_zeros_is_damage_to_its_end() -> Non
     assert ends == [(PieceKind.DAMAGE, len(message)), (PieceKind.UNUSED, SIZE)]
 
 
-def test_entry_without_a_body_is_no_damage(some: list[Message]) -> None:
+def test_entry_without_a_body_is_no_damage() -> None:
     noop = HEADER.pack(2, 48, 0, 4, START, 0, 0, 0, 0)
-    data = noop + make_log(some[:1], START + 48, entries=True)
+    data = noop + make_log(FIVE[:1], START + 48, entries=True)
     assert [p.kind for p in laid_out(data)] == [PieceKind.NOOP, PieceKind.ENTRY]
 
 
-def test_message_that_was_moved_says_where_it_lies_now(some: list[Message]) -> None:
-    data = encode_message(some[0].moved(48))
+def test_message_that_was_moved_says_where_it_lies_now() -> None:
+    data = encode_message(FIVE[0].moved(48))
     assert decode_message(data).physical_offset == 48
-    assert decode_message(data).moved(0) == replace(some[0], body_crc=decode_message(data).body_crc)
+    assert decode_message(data).moved(0) == replace(FIVE[0], body_crc=decode_message(data).body_crc)

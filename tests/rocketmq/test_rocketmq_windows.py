@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from made_logs import column, damage_of, entry, make_log, of_messages
+from made_logs import FIVE, column, damage_of, entry, make_log, of_messages
 
 from dledger.protocol.messages.entry import HEADER
 from dledger.rocketmq.columns.commit_log import Wanted, column_batches
@@ -75,10 +75,8 @@ def expected(data: bytes) -> tuple[list[int], list[ScannedPiece]]:
 
 @pytest.mark.parametrize("entries", [False, True])
 @pytest.mark.parametrize("window", WINDOWS)
-def test_any_window_gives_the_messages_of_the_whole_file(
-    some: list[Message], entries: bool, window: int
-) -> None:
-    data = make_log(some * 3, START, SIZE, entries=entries)
+def test_any_window_gives_the_messages_of_the_whole_file(entries: bool, window: int) -> None:
+    data = make_log(FIVE * 3, START, SIZE, entries=entries)
     found = of_file(data, window=window)
     assert found == expected(data)
     assert len(found[0]) == 15
@@ -94,14 +92,9 @@ def test_any_window_gives_the_messages_of_the_whole_file(
 @example(changes=[], hole=(0, SIZE), cut=SIZE, window=64, entries=False)
 @example(changes=[(700, 1)], hole=(0, 0), cut=SIZE, window=64, entries=True)
 def test_any_window_finds_the_same_damage(
-    some: list[Message],
-    changes: list[tuple[int, int]],
-    hole: tuple[int, int],
-    cut: int,
-    window: int,
-    entries: bool,
+    changes: list[tuple[int, int]], hole: tuple[int, int], cut: int, window: int, entries: bool
 ) -> None:
-    data = bytearray(make_log(some * 2, START, SIZE, entries=entries))
+    data = bytearray(make_log(FIVE * 2, START, SIZE, entries=entries))
     for at, value in changes:
         data[at] = value
     data[hole[0] : hole[0] + hole[1]] = bytes(len(data[hole[0] : hole[0] + hole[1]]))
@@ -115,9 +108,9 @@ def test_any_window_finds_the_same_damage(
     lookback=st.sampled_from([0, 50, 700]),
 )
 def test_ranges_give_every_message_and_all_damage_once(
-    some: list[Message], change: tuple[int, int], cuts: list[int], lookback: int
+    change: tuple[int, int], cuts: list[int], lookback: int
 ) -> None:
-    data = bytearray(make_log(some * 2, START, SIZE))
+    data = bytearray(make_log(FIVE * 2, START, SIZE))
     data[change[0]] = change[1]
     assert in_ranges(bytes(data), cuts, window=300, lookback=lookback) == expected(bytes(data))
 
@@ -135,8 +128,8 @@ def test_range_that_begins_in_a_body_returns_no_forged_message() -> None:
     assert inner_at not in of_file(data, begin=inner_at - 5, lookback=150)[0]
 
 
-def test_a_size_that_lies_makes_nobody_read_to_the_end_of_the_file(some: list[Message]) -> None:
-    data = bytearray(make_log(some, START, 1 << 20))
+def test_a_size_that_lies_makes_nobody_read_to_the_end_of_the_file() -> None:
+    data = bytearray(make_log(FIVE, START, 1 << 20))
     struct.pack_into(">i", data, 0, 1 << 19)
     most = 0
 
@@ -147,18 +140,16 @@ def test_a_size_that_lies_makes_nobody_read_to_the_end_of_the_file(some: list[Me
 
     span = LogSpan(START, START + len(data), START + len(data))
     batches = FileReader(read, span, window=1024).batches(START, span.data_end)
-    assert len(column(batches, "body")) == len(some) - 1
+    assert len(column(batches, "body")) == len(FIVE) - 1
     assert most <= 1024 + 4096
 
 
-def test_messages_of_other_topics_and_times_are_left_out_and_damage_is_not(
-    some: list[Message],
-) -> None:
-    data = bytearray(make_log(some, START, SIZE))
+def test_messages_of_other_topics_and_times_are_left_out_and_damage_is_not() -> None:
+    data = bytearray(make_log(FIVE, START, SIZE))
     damaged = list(scan(data, START))[1]
     data[damaged.start - START + 60] ^= 1  # TopicB, which is not asked for
     data[damaged.start - START] ^= 1
-    stored = some[0].store_timestamp
+    stored = FIVE[0].store_timestamp
     for wanted, topics in (
         (Wanted(topic=lambda name: name == "TopicA"), ["TopicA", "TopicA"]),
         (Wanted(stored_from=stored), ["TopicA"]),
@@ -229,9 +220,9 @@ def test_entries_are_found_from_any_byte() -> None:
         assert piece.start == next(s for s in starts if s >= offset)
 
 
-def test_file_without_a_blank_is_damaged_at_its_end_if_a_file_follows(some: list[Message]) -> None:
-    whole = make_log(some, START, SIZE)
-    end = START + len(make_log(some, START))
+def test_file_without_a_blank_is_damaged_at_its_end_if_a_file_follows() -> None:
+    whole = make_log(FIVE, START, SIZE)
+    end = START + len(make_log(FIVE, START))
     for data, damage in (
         (whole, []),
         (whole[: end - START + 20], []),  # the zeros behind the blank need not be there
@@ -254,9 +245,9 @@ def test_the_smallest_message_is_read_where_it_is_the_last_one() -> None:
     assert reader.written_end(START) == START + 92
 
 
-def test_damage_at_the_end_of_the_log_is_looked_at_twice(some: list[Message]) -> None:
+def test_damage_at_the_end_of_the_log_is_looked_at_twice() -> None:
     """Whoever reads while a broker writes can get the end of a message without its beginning."""
-    data = make_log(some, START)
+    data = make_log(FIVE, START)
     torn = bytearray(data)
     body = data.index(b"x" * 200)
     torn[body : body + 50] = bytes(50)
@@ -268,7 +259,7 @@ def test_damage_at_the_end_of_the_log_is_looked_at_twice(some: list[Message]) ->
 
     open_file = LogSpan(START, START + SIZE, START + SIZE)
     batches = list(FileReader(read, open_file).batches(START, START + SIZE))
-    assert (len(column(batches, "body")), damage_of(batches)) == (len(some), [])
+    assert (len(column(batches, "body")), damage_of(batches)) == (len(FIVE), [])
     reads = itertools.count()
     closed = replace(open_file, next_start=START)
     assert damage_of(FileReader(read, closed).batches(START, START + SIZE))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -45,28 +46,39 @@ class Kit:
     ) -> FileStore:
         return open_settings(self.settings(**changes), disk, keeping)
 
+    def fresh(self, *keeping: BackgroundState, **changes: Any) -> tuple[MemoryDisk, FileStore]:
+        """A new disk, and a store on it."""
+        disk = MemoryDisk()
+        return disk, self.open(disk, *keeping, **changes)
+
     def restart(
-        self,
-        disk: MemoryDisk,
-        keeping: BackgroundState = BackgroundState.INLINE,
-        *,
-        power: bool,
-        **changes: Any,
+        self, disk: MemoryDisk, *keeping: BackgroundState, power: bool, **changes: Any
     ) -> FileStore:
         """The store of the next process; with ``power`` the system was gone too."""
         disk.reboot(power)
-        return self.open(disk, keeping, **changes)
+        return self.open(disk, *keeping, **changes)
+
+    def crash(self, disk: MemoryDisk, outcome: str, seed: object = 0) -> None:
+        """The process ends, or with it the system: then of what was not synced all is lost, or
+        half, or what ``seed`` draws, or all survives."""
+        kept = {
+            "half": lambda n: n // 2,
+            "survived": lambda n: n - 1,
+            "seed": random.Random(f"{outcome} {seed}").randrange,
+        }
+        disk.reboot(outcome != "process", kept.get(outcome.split()[0]))
 
     def reopen(
-        self,
-        store: FileStore,
-        disk: Disk,
-        keeping: BackgroundState = BackgroundState.INLINE,
-        **changes: Any,
+        self, store: FileStore, disk: Disk, *keeping: BackgroundState, **changes: Any
     ) -> FileStore:
         """The store of the next process behind an orderly stop."""
         store.close()
-        return self.open(disk, keeping, **changes)
+        return self.open(disk, *keeping, **changes)
+
+    def refuses(self, disk: Disk, error: type[Exception], says: str, **changes: Any) -> None:
+        """The next process does not start with this disk, and says why."""
+        with pytest.raises(error, match=says):
+            self.open(disk, **changes)
 
     def close_sound(self, store: FileStore, disk: Disk) -> None:
         """An orderly stop, after which every byte verifies."""
@@ -98,13 +110,20 @@ class Kit:
         )
         return stamp_all(end, Term(term), magic, bodies, segment)
 
-    def fill(
-        self, store: LogStore, sizes: Sequence[int], term: int = 1, salt: int = 0
+    def append(
+        self, store: LogStore, sizes: Sequence[int], term: int = 1, **more: Any
     ) -> list[Entry]:
-        """Append and sync, with the hard state that the term asks for."""
+        """Entries that are written, with the hard state that the term asks for, and not synced."""
         self.reach(store, term)
-        entries = self.make(store.end, sizes, term, salt=salt)
+        entries = self.make(store.end, sizes, term, **more)
         store.append(entries)
+        return entries
+
+    def fill(
+        self, store: LogStore, sizes: Sequence[int], term: int = 1, **more: Any
+    ) -> list[Entry]:
+        """Entries that are written and synced."""
+        entries = self.append(store, sizes, term, **more)
         store.sync()
         return entries
 

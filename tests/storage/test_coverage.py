@@ -80,8 +80,7 @@ def test_a_store_that_calls_index_units_synced_without_a_sync_is_found_out(kit, 
 
 
 def test_tail_of_a_failed_sync_is_covered_when_the_store_is_reopened(kit, disk, monkeypatch, store):
-    kit.reach(store, 1)
-    store.append(kit.make(store.end, [60]))
+    kit.append(store, [60])
     disk.fail("fdatasync", "data/")
     with pytest.raises(StorageError, match="sync"):
         store.sync()
@@ -96,8 +95,7 @@ def test_tail_of_a_failed_sync_is_covered_when_the_store_is_reopened(kit, disk, 
 
 
 def test_a_mark_that_is_raised_while_its_sync_is_under_way_is_found_out(kit, disk, store):
-    kit.reach(store, 1)
-    store.append(kit.make(store.end, [60]))
+    kit.append(store, [60])
     found: list[str] = []
 
     def raise_the_mark() -> None:

@@ -47,8 +47,7 @@ def test_crash_at_any_operation_leaves_the_old_membership_or_the_new_one(kit):
     first, second = Membership(7, Index(3), BOUND), Membership(8, Index(9), BOUND[1:])
 
     def saved():
-        disk = MemoryDisk()
-        store = kit.open(disk)
+        disk, store = kit.fresh()
         store.save_membership(first)
         return disk, store
 

@@ -15,7 +15,7 @@ from dledger.storage.log.index import UNIT_SIZE
 from dledger.storage.meta.slots import SLOT_SIZE
 from dledger.storage.offline.verify import verify_store
 from dledger.types import Index, NodeId, Position, Term
-from verification.disk.memory_disk import MemoryDisk, ProcessKilled
+from verification.disk.memory_disk import ProcessKilled
 from verification.disk.memory_inode import SECTOR
 
 
@@ -30,8 +30,7 @@ def lose_mark(kit, disk) -> None:
 def test_B9_first_noop_torn_at_any_byte_is_no_entry_without_checksums(kit, short: int, term: int):
     """Index, pos and channel of the very first one are zeros, and maybe its term, as is what was
     not written."""
-    disk = MemoryDisk()
-    store = kit.open(disk, BackgroundState.MANUAL)
+    disk, store = kit.fresh(BackgroundState.MANUAL)
     kit.reach(store, term)
     [first] = kit.make(store.end, [0], term, magic=MAGIC_NOOP)
     disk.kill_at, disk.kill_short = disk.operations, short
@@ -73,8 +72,7 @@ def test_B9_write_torn_at_any_byte_goes_and_what_was_synced_stays(kit):
     lengths = [200, 100, 350]
 
     def prepared():
-        disk = MemoryDisk()
-        store = kit.open(disk, BackgroundState.MANUAL)
+        disk, store = kit.fresh(BackgroundState.MANUAL)
         entries = kit.fill(store, [100, 250])
         return disk, store, entries, kit.make(store.end, lengths)
 
@@ -117,16 +115,11 @@ def test_B9_any_set_of_sectors_of_an_unsynced_write_may_be_missing(kit, page, pa
     size = page // 3 - HEADER_SIZE
     count = (pages * page) // (page // 3) - 1
     for kept in itertools.product([False, True], repeat=pages):
-        disk = MemoryDisk()
-        store = kit.open(disk, BackgroundState.MANUAL, segment_bytes=segment)
-        kit.reach(store, 1)
-        synced = kit.make(store.end, [40, 30], segment=segment)
-        store.append(synced)
-        store.sync()
+        disk, store = kit.fresh(BackgroundState.MANUAL, segment_bytes=segment)
+        synced = kit.fill(store, [40, 30], segment=segment)
         if settled:
             store.keep()
-        torn = kit.make(store.end, [size] * count, segment=segment)
-        store.append(torn)
+        torn = kit.append(store, [size] * count, segment=segment)
         written = bytes(disk.content(kit.data()))
         disk.reboot(power=True)
         inode = disk.names[kit.data()]
@@ -162,8 +155,7 @@ def test_B8_damage_in_synced_entries_is_kept_reported_and_never_served(kit):
     log stays as long as it was, so it does not vote as if it were shorter."""
     for victim in (0, 2, 4, 7):
         for byte in range(0, HEADER_SIZE + 20):
-            disk = MemoryDisk()
-            store = kit.open(disk)
+            disk, store = kit.fresh()
             entries = kit.fill(store, [200] * 8)
             end = store.end
             disk.reboot(power=False)
@@ -218,8 +210,7 @@ def test_D4_damage_before_entries_is_reported_if_no_crash_explains_it(kit, disk)
     """Behind the mark, in the same run of the system: no page that was written can be missing."""
     store = kit.open(disk, BackgroundState.MANUAL)
     synced = kit.fill(store, [50, 50])
-    unsynced = kit.make(store.end, [50, 50, 50])
-    store.append(unsynced)
+    unsynced = kit.append(store, [50, 50, 50])
     disk.reboot(power=False)
     kit.flip(disk, unsynced[0].pos + 60)
     store = kit.open(disk)
@@ -256,8 +247,7 @@ def test_D4_without_a_mark_committed_damage_at_the_end_is_not_cut(kit, disk, sto
     kit.flip(disk, entries[3].pos + 50)
     before = bytes(disk.content(kit.data()))
     for _ in range(2):
-        with pytest.raises(CorruptStore, match=r"entry 3 at pos .* known to be committed"):
-            kit.open(disk)
+        kit.refuses(disk, CorruptStore, r"entry 3 at pos .* known to be committed")
     assert bytes(disk.content(kit.data())) == before
 
 
@@ -288,7 +278,7 @@ def test_commit_hint_only_speaks_of_what_is_durable_here(kit, disk, store):
     """Others may have committed what this node has not synced: a power cut takes it, and the node
     starts."""
     kit.fill(store, [50, 50])
-    store.append(kit.make(store.end, [50, 50]))
+    kit.append(store, [50, 50])
     store.note_commit(Index(3))
     store.save_hard_state(HardState(Term(2), None, Index(3)))
     store = kit.restart(disk, power=True)
@@ -301,8 +291,7 @@ def test_D15_tail_after_the_mark_goes_to_a_new_file_before_it_counts(kit, disk, 
     """A sync failed, which marks pages clean; the process ends; the next one syncs without error.
     Only what was written anew survives the power cut that follows (B10)."""
     entries = kit.fill(store, [100, 100])
-    unsynced = kit.make(store.end, [300, 300, 300])
-    store.append(unsynced)
+    unsynced = kit.append(store, [300, 300, 300])
     disk.fail("fdatasync", "data/")
     with pytest.raises(Exception, match="disk failed"):
         store.sync()
@@ -456,19 +445,16 @@ def test_missing_data_files_are_named_and_not_guessed_over(kit, disk, store):
         if number == 4:
             for name in disk.listdir(kit.root / "data")[4:]:
                 disk.unlink(kit.root / "data" / name)
-        with pytest.raises(CorruptStore, match=says):
-            kit.open(disk)
+        kit.refuses(disk, CorruptStore, says)
     disk.names = {path: inode for path, inode in kept.items() if path.parent.name != "data"}
-    with pytest.raises(CorruptStore, match="entries up to 8 were durable"):
-        kit.open(disk)
+    kit.refuses(disk, CorruptStore, "entries up to 8 were durable")
 
 
 def test_store_without_its_hard_state_is_refused(kit, disk, store):
     kit.fill(store, [10])
     store.close()
     disk.unlink(kit.root / "state")
-    with pytest.raises(CorruptStore, match="cannot know what it voted"):
-        kit.open(disk)
+    kit.refuses(disk, CorruptStore, "cannot know what it voted")
 
 
 def test_older_hard_state_than_the_log_is_refused(kit, disk, store):
@@ -478,25 +464,21 @@ def test_older_hard_state_than_the_log_is_refused(kit, disk, store):
     kit.fill(store, [10], term=5)
     store.close()
     disk.content(kit.root / "state")[:] = old
-    with pytest.raises(CorruptStore, match="old copy"):
-        kit.open(disk)
+    kit.refuses(disk, CorruptStore, "old copy")
 
 
 def test_store_of_another_group_or_node_or_size_is_refused(kit, disk):
     kit.open(disk).close()
-    with pytest.raises(WrongGroup, match="group 'default', not to node 'n0' of group 'other'"):
-        kit.open(disk, group="other")
-    with pytest.raises(WrongGroup, match="belongs to node 'n0'"):
-        kit.open(disk, node_id=NodeId("n1"))
-    with pytest.raises(ConfigError, match="segment_bytes 1024, not 2048"):
-        kit.open(disk, segment_bytes=2048)
+    other = "group 'default', not to node 'n0' of group 'other'"
+    kit.refuses(disk, WrongGroup, other, group="other")
+    kit.refuses(disk, WrongGroup, "belongs to node 'n0'", node_id=NodeId("n1"))
+    kit.refuses(disk, ConfigError, "segment_bytes 1024, not 2048", segment_bytes=2048)
     kit.open(disk).close()
 
 
 def test_second_opener_is_refused_until_the_first_one_closes(kit, tmp_path):
     store = kit.open(RealDisk(), directory=tmp_path / "n0")
-    with pytest.raises(PathError, match="in use by another node process"):
-        kit.open(RealDisk(), directory=tmp_path / "n0")
+    kit.refuses(RealDisk(), PathError, "in use by another node process", directory=tmp_path / "n0")
     with pytest.raises(PathError, match="a node runs on this store"):
         verify_store(tmp_path / "n0")
     store.close()
@@ -506,8 +488,7 @@ def test_second_opener_is_refused_until_the_first_one_closes(kit, tmp_path):
 def test_path_that_is_a_file_is_refused(kit, tmp_path):
     (tmp_path / "file").write_text("x")
     for path in (tmp_path / "file", tmp_path / "file" / "n0"):
-        with pytest.raises(PathError, match="is a file"):
-            kit.open(RealDisk(), directory=path)
+        kit.refuses(RealDisk(), PathError, "is a file", directory=path)
 
 
 def test_path_that_cannot_be_written_is_refused(kit, monkeypatch, tmp_path):
@@ -517,8 +498,8 @@ def test_path_that_cannot_be_written_is_refused(kit, monkeypatch, tmp_path):
         def mkdir(self, path) -> None:
             raise PermissionError(13, "Permission denied", str(path))
 
-    with pytest.raises(PathError, match="cannot be used for the node's files: Permission denied"):
-        kit.open(ReadOnlyDisk(), directory=tmp_path / "n0")
+    denied = "cannot be used for the node's files: Permission denied"
+    kit.refuses(ReadOnlyDisk(), PathError, denied, directory=tmp_path / "n0")
 
 
 @pytest.mark.parametrize("indexed", [True, False])
@@ -526,8 +507,7 @@ def test_path_that_cannot_be_written_is_refused(kit, monkeypatch, tmp_path):
 def test_damaged_first_header_of_a_file_is_not_used_in_an_index_rebuild(kit, offset, indexed):
     """Its checksum depends on the entry before: where that is in another file, the header is no
     place to begin at."""
-    disk = MemoryDisk()
-    store = kit.open(disk, BackgroundState.MANUAL)
+    disk, store = kit.fresh(BackgroundState.MANUAL)
     entries = kit.fill(store, [400, 300, 500, 200, 100, 900, 50])
     store.close()
     first = next(entry for entry in entries if entry.pos == kit.segment)

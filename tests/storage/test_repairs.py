@@ -11,7 +11,7 @@ from dledger.protocol.messages.entry import HEADER_SIZE, LogEnd
 from dledger.storage.background import BackgroundState
 from dledger.storage.log.repairs import FileCopy
 from dledger.types import Index
-from verification.disk.memory_disk import MemoryDisk, kills
+from verification.disk.memory_disk import kills
 
 
 def test_adjacent_damaged_entries_are_repaired_together_across_files(kit, disk, store):
@@ -80,8 +80,7 @@ def test_run_of_another_log_or_of_another_place_is_refused(kit, disk, store):
 
 
 def test_every_single_entry_is_repaired_whatever_byte_of_it_is_damaged(kit):
-    disk = MemoryDisk()
-    store = kit.open(disk)
+    disk, store = kit.fresh()
     entries = [
         *kit.fill(store, [200] * 4),
         *kit.fill(store, [90] * 4, term=2),
@@ -104,8 +103,7 @@ def test_crash_in_a_repair_leaves_the_old_log_or_the_repaired_one(kit):
     the disk."""
 
     def damaged():
-        disk = MemoryDisk()
-        store = kit.open(disk)
+        disk, store = kit.fresh()
         entries = kit.fill(store, [150] * 9)
         kit.flip(disk, entries[3].pos + 60)
         return disk, store, entries
@@ -129,8 +127,7 @@ def test_crash_in_a_repair_leaves_the_old_log_or_the_repaired_one(kit):
 def test_repair_of_the_current_file_keeps_later_appends_and_syncs(kit, disk):
     store = kit.open(disk, BackgroundState.MANUAL)
     entries = kit.fill(store, [60] * 3)
-    unsynced = kit.make(store.end, [60] * 2)
-    store.append(unsynced)
+    unsynced = kit.append(store, [60] * 2)
     kit.flip(disk, entries[1].pos + 50)
     store.repair(entries[1])
     store.sync()
@@ -185,8 +182,7 @@ def test_log_terms_survive_any_damaged_header_and_a_lost_index(kit):
     for lose_index in (False, True):
         for victim in range(8):
             for byte in (*range(0, 48, 5), 16, 20, 23):
-                disk = MemoryDisk()
-                store = kit.open(disk)
+                disk, store = kit.fresh()
                 entries = [*kit.fill(store, [100] * 4, term=3), *kit.fill(store, [100] * 4, term=7)]
                 end, terms = store.end, store.terms
                 store.close()

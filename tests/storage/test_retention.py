@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
@@ -150,9 +149,7 @@ def test_crash_in_retention_leaves_a_log_that_starts_at_a_file(kit, outcome):
         store.retain(Index(7), now_ms, 0)
 
     for step, (disk, _, _, entries) in enumerate(kills(aged, retain)):
-        disk.reboot(
-            outcome != "process", random.Random(step).randrange if outcome == "seed" else None
-        )
+        kit.crash(disk, outcome, step)
         store = kit.open(disk, retention_ms=1)
         assert store.begin_index in (0, 2, 4, 6, 8)
         assert kit.bytes_of(kit.all(store)) == entries[store.begin_index :]

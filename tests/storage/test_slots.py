@@ -90,8 +90,7 @@ def test_D5_hard_state_survives_any_damaged_byte_of_its_file(kit, disk, store):
         store.close()
     disk.flip(path, 30)
     disk.flip(path, SLOT_SIZE + 30)
-    with pytest.raises(CorruptStore, match="cannot know what it voted"):
-        kit.open(disk)
+    kit.refuses(disk, CorruptStore, "cannot know what it voted")
 
 
 def test_records_are_packed_and_unpacked():

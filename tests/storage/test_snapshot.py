@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
@@ -55,7 +54,7 @@ def test_snapshot_cut_short_anywhere_falls_back_to_the_previous_one(disk, files)
 
 
 @pytest.mark.parametrize("outcome", ["process", "lost", "survived", "seed"])
-def test_crash_at_every_operation_gives_the_old_or_the_new_one(outcome):
+def test_crash_at_every_operation_gives_the_old_or_the_new_one(kit, outcome):
     def prepared() -> tuple[MemoryDisk, SnapshotFiles]:
         disk = MemoryDisk()
         files = SnapshotFiles(ROOT, disk)
@@ -67,8 +66,7 @@ def test_crash_at_every_operation_gives_the_old_or_the_new_one(outcome):
         files.save(Index(3), bytes(5000))
 
     for step, (disk, _) in enumerate(kills(prepared, save)):
-        choose = {"survived": lambda n: n - 1, "seed": random.Random(step).randrange}.get(outcome)
-        disk.reboot(outcome != "process", choose)
+        kit.crash(disk, outcome, step)
         again = SnapshotFiles(ROOT, disk)
         assert again.load() in ((2, b"two"), (3, bytes(5000)))
         again.save(Index(3), b"three")

@@ -92,17 +92,13 @@ def test_store_with_one_record_uses_little_disk_with_full_length_files(kit, tmp_
     for direct in (False, True):
         root = tmp_path / str(direct)
         store = kit.open(RealDisk(direct=direct), BackgroundState.THREAD, directory=root, **sizes)
-        kit.reach(store, 1)
-        entries = kit.make(store.end, [10], segment=64 * MIB)
-        store.append(entries)
-        store.sync()
+        entries = kit.fill(store, [10], segment=64 * MIB)
         files = [path for path in root.rglob("*") if path.is_file()]
         assert sum(path.stat().st_blocks * 512 for path in files) < MIB
         assert (root / "data" / file_name(0)).stat().st_size == 64 * MIB
         assert (root / "index" / file_name(0)).stat().st_size == 4 * MIB
         assert store.bytes_used == 2 * FIRST_STEP
-        large = kit.make(store.end, [3 * MIB], segment=64 * MIB)
-        store.append(large)
+        large = kit.append(store, [3 * MIB], segment=64 * MIB)
         assert (root / "data" / file_name(0)).stat().st_blocks * 512 >= 4 * MIB
         assert kit.bytes_of(kit.all(store)) == kit.bytes_of([*entries, *large])
         store.close()
@@ -224,7 +220,7 @@ def test_units_of_entries_get_their_steps_like_entries(kit, strict):
 def test_a_power_cut_that_takes_a_step_takes_nothing_that_is_acknowledged(kit, strict):
     store = kit.open(strict, BackgroundState.MANUAL)
     entries = kit.fill(store, [40])
-    store.append(kit.make(store.end, [300]))
+    kit.append(store, [300])
     assert strict.reserved("data") == 512
     strict.reboot(power=True)
     store = kit.open(strict, BackgroundState.MANUAL)

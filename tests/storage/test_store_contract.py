@@ -86,9 +86,7 @@ def test_appended_entries_are_read_back_byte_for_byte(store, kit):
 
 
 def test_sync_says_how_far_the_log_is_durable(store, kit):
-    kit.reach(store, 1)
-    entries = kit.make(store.end, [10, 20, 30])
-    store.append(entries)
+    entries = kit.append(store, [10, 20, 30])
     assert store.durable == NOWHERE
     assert store.sync() == entries[-1].position
     assert store.durable == entries[-1].position
@@ -234,9 +232,7 @@ def test_reopened_store_goes_on_where_it_was(reopen, kit):
 
 
 def test_an_entry_is_found_by_where_it_begins_and_nothing_else_is(store, kit):
-    kit.reach(store, 1)
-    entries = kit.make(store.end, SIZES)
-    store.append(entries)
+    entries = kit.append(store, SIZES)
     assert [store.index_at(entry.pos) for entry in entries] == [entry.index for entry in entries]
     for wrong in (
         -1,

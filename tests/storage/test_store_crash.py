@@ -4,7 +4,7 @@ synced lost or torn."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,8 +13,6 @@ from dledger.storage.background import BackgroundState
 from dledger.storage.offline.verify import verify_store
 from dledger.types import Index, NodeId, Position, Term
 from verification.disk.memory_disk import MemoryDisk, ProcessKilled, kills
-
-LOST, SURVIVED = "lost", "survived"
 
 
 class Run:
@@ -92,20 +90,7 @@ class Run:
         promised = [(s.term, s.voted_for) for s in self.states[self.saved :]]
         assert (state.term, state.voted_for) in promised, "a vote or term was lost"
         self.kit.fill(store, [33], term=9)
-        store.close()
-        report = verify_store(self.kit.root, self.disk)
-        assert report["problems"] == []
-
-
-def outcomes(name: str) -> tuple[bool, Callable[[int], int] | None]:
-    """(power, choose) of a kind of crash."""
-    if name == "process":
-        return False, None
-    if name == LOST:
-        return True, None
-    if name == SURVIVED:
-        return True, lambda n: n - 1
-    return True, random.Random(name).randrange
+        self.kit.close_sound(store, self.disk)
 
 
 def lives(kit, keeping: BackgroundState) -> Iterator[tuple[MemoryDisk, Run]]:
@@ -119,12 +104,11 @@ def lives(kit, keeping: BackgroundState) -> Iterator[tuple[MemoryDisk, Run]]:
 
 
 @pytest.mark.parametrize("keeping", [BackgroundState.INLINE, BackgroundState.MANUAL])
-@pytest.mark.parametrize("outcome", ["process", LOST, SURVIVED, "seed 1", "seed 2", "seed 3"])
+@pytest.mark.parametrize("outcome", ["process", "lost", "survived", "seed 1", "seed 2", "seed 3"])
 def test_B4_B5_B13_crash_at_every_operation_keeps_every_promise(kit, keeping, outcome):
     """Covers creation, append, sync, rolls, both records, truncation over files, and close."""
     for at, (disk, run) in enumerate(lives(kit, keeping)):
-        power, choose = outcomes(outcome if not outcome.startswith("seed") else f"{outcome} {at}")
-        disk.reboot(power, choose)
+        kit.crash(disk, outcome, at)
         try:
             run.check()
         except AssertionError as error:
@@ -154,7 +138,7 @@ def test_D15_whatever_a_store_says_at_start_survives_a_power_cut(kit, cut_first)
         kit.close_sound(store, disk)
 
 
-@pytest.mark.parametrize("outcome", ["process", LOST, SURVIVED, "seed"])
+@pytest.mark.parametrize("outcome", ["process", "lost", "survived", "seed"])
 def test_crash_while_recovering_from_a_crash_recovers_all_the_same(kit, outcome):
     whole = MemoryDisk()
     Run(kit, whole, BackgroundState.MANUAL).live()
@@ -171,26 +155,24 @@ def test_crash_while_recovering_from_a_crash_recovers_all_the_same(kit, outcome)
 
         recoveries = kills(crashed, lambda disk, _: kit.open(disk, BackgroundState.MANUAL))
         for disk, run in recoveries:
-            disk.reboot(*outcomes(outcome))
+            kit.crash(disk, outcome)
             run.check()
 
 
-@pytest.mark.parametrize("outcome", ["process", LOST, SURVIVED, "seed 5", "seed 6"])
+@pytest.mark.parametrize("outcome", ["process", "lost", "survived", "seed 5", "seed 6"])
 @pytest.mark.parametrize("after", [-1, 0, 3, 5, 6])
 def test_B20_crash_in_a_truncation_across_files_leaves_a_prefix(kit, outcome, after):
     """Whole files go from the end, so a crash leaves the old log, the new one, or one cut at a file
     between them."""
 
     def prepared() -> tuple[MemoryDisk, object, list[Entry]]:
-        disk = MemoryDisk()
-        store = kit.open(disk)
+        disk, store = kit.fresh()
         return disk, store, kit.fill(store, [500] * 8)
 
     for step, (disk, _, entries) in enumerate(
         kills(prepared, lambda _, store, __: store.truncate(Index(after)), least=6)
     ):
-        power, choose = outcomes(outcome if not outcome.startswith("seed") else f"{outcome} {step}")
-        disk.reboot(power, choose)
+        kit.crash(disk, outcome, step)
         store = kit.open(disk)
         found = kit.bytes_of(kit.all(store))
         assert found == kit.bytes_of(entries)[: len(found)]

@@ -94,14 +94,12 @@ def test_D2_memory_store_behaves_alike(kit):
 
 def test_D2_failed_sync_gives_no_ack_and_a_restart_keeps_acked_entries(kit):
     for skip in range(6):
-        disk = MemoryDisk()
-        store = kit.open(disk, BackgroundState.MANUAL)
+        disk, store = kit.fresh(BackgroundState.MANUAL)
         acked = -1
         disk.fail("fdatasync", "data/", skip=skip)
         with pytest.raises(StorageError):  # noqa: PT012
             for _ in range(9):
-                kit.reach(store, 1)
-                store.append(kit.make(store.end, [200, 200]))
+                kit.append(store, [200, 200])
                 acked = store.sync().index
         assert store.durable.index == acked
         store = kit.restart(disk, power=True)
@@ -175,8 +173,7 @@ def test_D2_unreadable_tail_of_its_own_ends_the_store(kit, disk, store):
 def test_B12_write_cut_short_by_a_full_disk_is_no_entry_afterwards(kit):
     """On file systems that write to new places even an allocated file can meet a full disk."""
     for short in range(0, 260, 3):
-        disk = MemoryDisk()
-        store = kit.open(disk)
+        disk, store = kit.fresh()
         entries = kit.fill(store, [100, 100])
         more = kit.make(store.end, [100, 100])
         disk.fail("pwritev", "data/", errno.ENOSPC, short=short)
@@ -287,8 +284,7 @@ def test_D12_reserve_counts_in_bytes(kit):
 def test_full_disk_at_creation_is_an_error_and_a_later_start_works(kit):
     disk = MemoryDisk()
     disk.free = 100
-    with pytest.raises(StorageError, match="space"):
-        kit.open(disk)
+    kit.refuses(disk, StorageError, "space")
     disk.reboot(power=False)
     disk.free = 1 << 20
     kit.fill(kit.open(disk), [10])
@@ -297,10 +293,9 @@ def test_full_disk_at_creation_is_an_error_and_a_later_start_works(kit):
 def test_disk_that_fails_at_any_operation_while_opening_is_a_storage_error(kit):
     for operation in ("open", "pread", "pwritev", "fdatasync", "fallocate", "rename", "fsync_dir"):
         for skip in range(100):
-            disk = MemoryDisk()
-            store = kit.open(disk, BackgroundState.MANUAL)
+            disk, store = kit.fresh(BackgroundState.MANUAL)
             kit.fill(store, [300] * 5)
-            store.append(kit.make(store.end, [100]))
+            kit.append(store, [100])
             disk.reboot(power=False)
             disk.fail(operation, "", skip=skip, times=1)
             try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -126,6 +125,25 @@ class Case:
             "installed": store.installed_index,
         }
 
+    def whole(self, store: FileStore, operation: int) -> dict[str, Any]:
+        """What the next process finds, which is one of the two states."""
+        seen = self.seen(store)
+        assert seen in (self.old, self.new()), f"neither state after operation {operation}"
+        return seen
+
+    def goes_on(self, store: FileStore, end: int | None = None) -> None:
+        """The store gets the rest of the other log."""
+        store.append(self.log[store.end.position.index + 1 : end])
+        store.sync()
+
+    def had_one_before(self) -> None:
+        """There is a record, of a state that was taken over before."""
+        record = InstallRecord(DONE, NO_INDEX).pack()
+        create_slots(self.disk, self.kit.root / INSTALL_FILE, INSTALL_MAGIC, record)
+
+    def damage_record(self, slot: int) -> None:
+        self.disk.flip(self.kit.root / INSTALL_FILE, slot * SLOT_SIZE + 30, 1)
+
     def new(self) -> dict[str, Any]:
         kept = self.log[self.first.index : len(self.old["log"])] if self.keeps else [self.first]
         return {
@@ -144,9 +162,7 @@ def case(request: pytest.FixtureRequest, kit: Any, disk: MemoryDisk) -> Case:
     return Case(kit, disk, request.param)
 
 
-def test_state_replaces_log_and_catalog_when_the_store_is_reopened(
-    case: Case,
-) -> None:
+def test_state_replaces_log_and_catalog_when_the_store_is_reopened(case: Case) -> None:
     store = case.taken_over()
     assert case.seen(store) == case.new()
     assert store.durable == store.end.position, "the new log is durable, and may be acknowledged"
@@ -156,14 +172,11 @@ def test_state_replaces_log_and_catalog_when_the_store_is_reopened(
         "of the old index only what is in use is left"
     )
     assert store.begin == case.begin()
-    rest = case.log[store.end.position.index + 1 :]
-    store.append(rest)
-    store.sync()
+    case.goes_on(store)
     assert case.kit.all(store)[-1].index == LAST
-    store.close()
-    assert verify_store(case.kit.root, case.disk)["problems"] == []
+    case.kit.close_sound(store, case.disk)
     again = case.seen(case.open())
-    assert (again["begin"], again["end"]) == (case.first.index, LogEnd.after(rest[-1]))
+    assert (again["begin"], again["end"]) == (case.first.index, LogEnd.after(case.log[-1]))
     assert again["tables"] == case.new()["tables"]
 
 
@@ -200,9 +213,12 @@ def test_another_state_may_follow(case: Case) -> None:
     assert (seen["begin"], seen["installed"], seen["tables"]) == (later.index, LAST + 5, {})
 
 
-def crashes(kit: Any, reach: int, crash: Callable[[MemoryDisk], None]) -> tuple[int, int]:
-    """Crash in front of every operation of a take-over and of the start behind it; how many ended
-    on either side."""
+@pytest.mark.parametrize("reach", [5, 25], ids=["replaced", "kept"])
+@pytest.mark.parametrize("outcome", ["process", "lost", "half", "survived"])
+def test_a_crash_at_any_operation_leaves_one_state_or_the_other(
+    kit: Any, reach: int, outcome: str
+) -> None:
+    """Of a take-over, and of the start behind it."""
 
     def lived() -> tuple[MemoryDisk, Case]:
         disk = MemoryDisk()
@@ -210,44 +226,18 @@ def crashes(kit: Any, reach: int, crash: Callable[[MemoryDisk], None]) -> tuple[
 
     old = new = 0
     for operation, (disk, case) in enumerate(kills(lived, lambda _, case: case.taken_over())):
-        crash(disk)
+        kit.crash(disk, outcome)
         store = case.open()
-        seen = case.seen(store)
-        assert seen in (case.old, case.new()), (
-            f"neither one state nor the other after operation {operation}"
-        )
+        seen = case.whole(store, operation)
         old, new = old + (seen == case.old), new + (seen == case.new())
         store.close()
         assert case.seen(case.open()) == seen
         assert not case.staged()
-    return old, new
-
-
-@pytest.mark.parametrize("reach", [5, 25], ids=["replaced", "kept"])
-@pytest.mark.parametrize("outcome", ["process", "lost", "half", "survived"])
-def test_a_crash_at_any_operation_leaves_one_state_or_the_other(
-    kit: Any, reach: int, outcome: str
-) -> None:
-    choose: dict[str, Callable[[int], int] | None] = {
-        "lost": None,
-        "half": lambda n: n // 2,
-        "survived": lambda n: n - 1,
-    }
-
-    def crash(disk: MemoryDisk) -> None:
-        if outcome == "process":
-            disk.reboot(power=False)
-        else:
-            disk.reboot(power=True, choose=choose[outcome])
-
-    old, new = crashes(kit, reach, crash)
     assert old > 10
     assert new > 10
 
 
-def test_crash_of_the_start_that_installs_a_state_keeps_the_new_state(
-    kit: Any,
-) -> None:
+def test_crash_of_the_start_that_installs_a_state_keeps_the_new_state(kit: Any) -> None:
     """The crash comes at every operation of that start."""
 
     def about_to_start() -> tuple[MemoryDisk, Case]:
@@ -269,9 +259,7 @@ def killed_in_commit(kit: Any, reach: int, again: bool, operation: int) -> Case 
     disk = MemoryDisk()
     case = Case(kit, disk, reach)
     if again:
-        create_slots(
-            disk, kit.root / INSTALL_FILE, INSTALL_MAGIC, InstallRecord(DONE, NO_INDEX).pack()
-        )
+        case.had_one_before()
     staging = case.stage()
     disk.kill_at = disk.operations + operation
     try:
@@ -301,10 +289,7 @@ def power_fails_in_start(case: Case, operation: int) -> bool:
         case.open()
     step = step_of(case)
     disk.reboot(power=True)
-    seen = case.seen(case.open())
-    assert seen in (case.old, case.new()), (
-        f"neither one state nor the other after operation {operation}"
-    )
+    case.whole(case.open(), operation)
     return step in {READY, CLEARED}
 
 
@@ -332,9 +317,7 @@ def test_start_syncs_the_record_of_a_killed_process_before_acting_on_it(
     assert tried > 20
 
 
-def test_start_syncs_the_end_of_an_installation_before_the_log_goes_on(
-    case: Case,
-) -> None:
+def test_start_syncs_the_end_of_an_installation_before_the_log_goes_on(case: Case) -> None:
     """Else a later power cut brings back that it is to be carried out, and with it the mark of that
     time (D15)."""
     case.take_over()
@@ -350,8 +333,7 @@ def test_start_syncs_the_end_of_an_installation_before_the_log_goes_on(
     other.disk.reboot(power=False)
     assert step_of(other) == DONE
     store = other.open()
-    store.append(other.log[store.end.position.index + 1 :])
-    store.sync()
+    other.goes_on(store)
     other.disk.reboot(power=True)
     assert step_of(other) == DONE
     assert other.open().end.position.index == LAST
@@ -385,13 +367,9 @@ def test_a_disk_that_fails_while_a_state_is_written_is_not_called_full(
     assert not isinstance(raised.value, DiskFull)
 
 
-def test_unreadable_previous_record_is_an_error_of_the_store(
-    case: Case,
-) -> None:
+def test_unreadable_previous_record_is_an_error_of_the_store(case: Case) -> None:
     """It cannot be read when the next record is about to be written."""
-    create_slots(
-        case.disk, case.kit.root / INSTALL_FILE, INSTALL_MAGIC, InstallRecord(DONE, NO_INDEX).pack()
-    )
+    case.had_one_before()
     case.disk.fail("pread", f"{case.kit.root}/{INSTALL_FILE}")
     with pytest.raises(StorageError, match="The disk failed"):
         case.take_over()
@@ -430,23 +408,19 @@ def test_entry_of_the_catalog_stays_known_when_only_a_front_goes_later(
     """The catalog may be ahead of the log still, and would be passed over at the next start."""
     case = Case(kit, disk, 5)
     store = case.taken_over()
-    store.append(case.log[store.end.position.index + 1 : -1])
-    store.sync()
+    case.goes_on(store, -1)
     second = case.first_after(case.first.index)
     case.staging().commit(Index(LAST), case.begin(second), None, catalog=False)
     store.close()
     store = case.open()
-    assert (store.begin_index, store.end.position.index, store.installed_index) == (
-        second.index,
-        LAST - 1,
-        LAST,
-    )
+    known = store.begin_index, store.end.position.index, store.installed_index
+    assert known == (second.index, LAST - 1, LAST)
 
 
 @pytest.mark.parametrize("slot", [0, 1])
 def test_one_damaged_copy_of_the_record_does_no_harm(case: Case, slot: int) -> None:
     case.take_over()
-    case.disk.flip(case.kit.root / INSTALL_FILE, slot * SLOT_SIZE + 30, 1)
+    case.damage_record(slot)
     store = case.open()
     assert case.seen(store) == case.new()
     assert any(
@@ -461,17 +435,17 @@ def test_damaged_copy_of_the_record_of_an_installed_state_is_rewritten(
     """The other one may rot as well, and with both goes as of which entry the catalog is."""
     case.take_over()
     case.open().close()
-    case.disk.flip(case.kit.root / INSTALL_FILE, slot * SLOT_SIZE + 30, 1)
+    case.damage_record(slot)
     case.open().close()
     assert verify_store(case.kit.root, case.disk)["problems"] == []
-    case.disk.flip(case.kit.root / INSTALL_FILE, (1 - slot) * SLOT_SIZE + 30, 1)
+    case.damage_record(1 - slot)
     assert case.open().installed_index == LAST
 
 
 def test_a_record_that_cannot_be_read_stops_a_store_that_it_may_speak_of(case: Case) -> None:
     case.take_over()
     for slot in range(2):
-        case.disk.flip(case.kit.root / INSTALL_FILE, slot * SLOT_SIZE + 30, 1)
+        case.damage_record(slot)
     with pytest.raises(CorruptStore, match="dledger admit"):
         case.open()
     drop_staged(case.disk, case.kit.root)

@@ -27,8 +27,7 @@ def disk_that_lost_entries(kit, way: str = BY_HINT) -> MemoryDisk:
     """Entries 0 to 5 were synced and committed; of data, index and mark the disk has what they were
     after entry 2. What else it knows of the others is the hint of a commit, or a checkpoint of the
     catalog."""
-    disk = MemoryDisk()
-    store = kit.open(disk, BackgroundState.MANUAL)
+    disk, store = kit.fresh(BackgroundState.MANUAL)
     kit.fill(store, [60] * 3)
     store.save_membership(
         Membership(OLD, bound=((NodeId("n0"), OLD), (NodeId("n1"), 12), (NodeId("n2"), 13)))
@@ -105,15 +104,11 @@ def test_crash_keeps_the_loss_known_until_the_new_incarnation_exists(kit, power,
 def test_lone_node_that_lost_committed_entries_needs_the_exact_index(kit, way):
     """It starts only when the accepted index is the last one that is left."""
     disk = disk_that_lost_entries(kit, way)
-    with pytest.raises(
-        CorruptStore, match=f"{WHY}, and the group has no other node.*--accept-loss 2'"
-    ):
-        kit.open(disk, is_alone=True)
+    says = f"{WHY}, and the group has no other node.*--accept-loss 2'"
+    kit.refuses(disk, CorruptStore, says, is_alone=True)
     for wrong in (-1, 1, 3, 5):
-        with pytest.raises(
-            ConfigError, match=f"--accept-loss {wrong}: not for .* its log ends at entry 2"
-        ):
-            kit.open(disk, is_alone=True, accept_loss=wrong)
+        says = f"--accept-loss {wrong}: not for .* its log ends at entry 2"
+        kit.refuses(disk, ConfigError, says, is_alone=True, accept_loss=wrong)
     store = kit.open(disk, is_alone=True, accept_loss=2)
     assert store.recovery.lost == f"{WHY}, which was accepted"
     assert store.identity.incarnation == OLD
@@ -133,8 +128,6 @@ def test_nonexistent_or_recoverable_loss_is_not_accepted(kit, disk, store):
     """A loss is recoverable where other members have the entries."""
     kit.fill(store, [60] * 3)
     store.close()
+    says = r"--accept-loss 2: not for .* nothing is lost that only it had"
     for lossy, alone in ((disk, True), (disk_that_lost_entries(kit), False)):
-        with pytest.raises(
-            ConfigError, match=r"--accept-loss 2: not for .* nothing is lost that only it had"
-        ):
-            kit.open(lossy, is_alone=alone, accept_loss=2)
+        kit.refuses(lossy, ConfigError, says, is_alone=alone, accept_loss=2)

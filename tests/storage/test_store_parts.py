@@ -176,8 +176,7 @@ def test_readers_beside_a_writer_see_whole_sound_entries(kit, tmp_path):
     segment = 1 << 16
     where = {"directory": tmp_path / "n0", "segment_bytes": segment, "index_file_bytes": 3200}
     store = kit.open(RealDisk(), BackgroundState.THREAD, **where)
-    kit.reach(store, 1)
-    store.append(kit.make(store.end, [200] * 50, segment=segment))
+    kit.append(store, [200] * 50, segment=segment)
     done = threading.Event()
 
     def read(which: int) -> int:
@@ -202,10 +201,9 @@ def test_readers_beside_a_writer_see_whole_sound_entries(kit, tmp_path):
             term = 1
             for turn in range(60):
                 sizes = [200, 1000, 3000, 10] * 4
-                store.append(kit.make(store.end, sizes, term, salt=turn, segment=segment))
+                kit.append(store, sizes, term, salt=turn, segment=segment)
                 if turn % 7 == 6:
                     term += 1
-                    kit.reach(store, term)
                     store.truncate(Index(store.end.position.index - 40))
         finally:
             done.set()
@@ -223,8 +221,7 @@ def test_next_file_is_there_before_it_is_needed(kit, disk, store):
     kit.fill(store, [300])
     assert len(disk.listdir(kit.root / "data")) == 2
     before = disk.operations
-    entries = kit.make(store.end, [400])
-    store.append(entries)
+    entries = kit.append(store, [400])
     assert entries[0].pos == kit.segment
     assert all(step.startswith("pwritev") for step in disk.trace[-(disk.operations - before) :])
 

@@ -43,13 +43,16 @@ def on_another_thread(action: Callable[[], object]) -> Callable[[], None]:
     return run
 
 
+def beside(disk, operation: str, part: str, action: Callable[[], object]) -> None:
+    """Another thread carries the action out when such an operation is under way."""
+    disk.meanwhile.append((operation, part, on_another_thread(action)))
+
+
 def test_write_under_way_at_a_sync_is_durable_only_after_the_next_sync(kit, disk, store):
     kit.fill(store, [60])
     entries = kit.make(store.end, [60])
     told = []
-    disk.meanwhile.append(
-        ("pwritev", "data/", on_another_thread(lambda: told.append(store.sync())))
-    )
+    beside(disk, "pwritev", "data/", lambda: told.append(store.sync()))
     store.append(entries)
     assert [position.index for position in told] == [0], "the first sync came before the bytes"
     assert store.sync().index == 1
@@ -62,7 +65,7 @@ def test_index_unit_under_way_at_an_index_sync_is_synced_the_next_time(kit, disk
     store = kit.open(disk, BackgroundState.MANUAL)
     first = kit.fill(store, [60])
     entries = kit.make(LogEnd.after(first[-1]), [60])
-    disk.meanwhile.append(("pwritev", "index/", on_another_thread(store.keep)))
+    beside(disk, "pwritev", "index/", store.keep)
     store.append(entries)
     store.sync()
     store.keep()
@@ -78,7 +81,7 @@ def test_a_file_that_is_dropped_while_a_sync_opens_it_needs_none(disk):
         files.allocate(start)
         files.pwritev(start, [b"unit"])
     files.close()
-    disk.meanwhile.append(("open", f"{4096:020d}", on_another_thread(lambda: files.drop_behind(0))))
+    beside(disk, "open", f"{4096:020d}", lambda: files.drop_behind(0))
     files.sync()
     assert disk.names.keys() == {Path("/disk/index") / f"{0:020d}"}
 
@@ -87,9 +90,7 @@ def test_a_cut_while_the_keeper_makes_the_next_file_leaves_no_hole(kit, disk, st
     """The cut goes over a file's border, so the file that the keeper is making is not the next one
     any more."""
     entries = kit.fill(store, [252] * 9)
-    disk.meanwhile.append(
-        ("fallocate", "data/", on_another_thread(lambda: store.truncate(Index(1))))
-    )
+    beside(disk, "fallocate", "data/", lambda: store.truncate(Index(1)))
     store.keep()
     assert not disk.meanwhile
     assert disk.listdir(kit.root / "data") == [file_name(0)]
@@ -124,8 +125,7 @@ def test_empty_file_after_a_missing_one_is_removed_with_a_note(kit, disk):
 
 def test_something_behind_a_missing_file_is_never_removed(kit, disk):
     files_with_a_hole(kit, disk, b"x")
-    with pytest.raises(CorruptStore, match=f"{file_name(1024)} is missing"):
-        kit.open(disk)
+    kit.refuses(disk, CorruptStore, f"{file_name(1024)} is missing")
     assert disk.listdir(kit.root / "data") == [file_name(0), file_name(2048)]
 
 
@@ -137,8 +137,7 @@ def test_empty_file_after_a_missing_durable_file_is_no_spare(kit, disk, store):
     disk.unlink(kit.root / "data" / file_name(1024))
     files = SegmentFiles(disk, kit.root / "data", file_size=kit.segment)
     files.allocate(2 * kit.segment)
-    with pytest.raises(CorruptStore, match=f"{file_name(1024)} is missing"):
-        kit.open(disk)
+    kit.refuses(disk, CorruptStore, f"{file_name(1024)} is missing")
 
 
 def three_files(kit, disk):
@@ -150,9 +149,7 @@ def three_files(kit, disk):
 
 def retain_at(disk, store, operation: str, part: str) -> None:
     """Retention takes the first file while that operation is under way."""
-    disk.meanwhile.append(
-        (operation, part, on_another_thread(lambda: store.retain(Index(2), 0, 0)))
-    )
+    beside(disk, operation, part, lambda: store.retain(Index(2), 0, 0))
 
 
 def test_sound_entry_stays_sound_when_retention_takes_the_previous_one(kit, disk):
@@ -193,7 +190,7 @@ def test_entry_written_during_a_sync_waits_for_the_next_sync(kit, disk, store):
     second = kit.make(store.end, [60])
     third = kit.make(LogEnd.after(second[-1]), [60])
     store.append(second)
-    disk.meanwhile.append(("fdatasync", "data/", on_another_thread(lambda: store.append(third))))
+    beside(disk, "fdatasync", "data/", lambda: store.append(third))
     assert [store.sync().index, store.durable.index] == [1, 1]
     assert [store.sync().index, store.durable.index] == [2, 2]
     store = kit.restart(disk, power=True)
@@ -209,7 +206,7 @@ def cut_at(kit, disk, store, part: str, sizes: list[int]) -> list[Entry]:
         store.truncate(Index(2))
         new.extend(kit.fill(store, sizes, term=2, salt=3))
 
-    disk.meanwhile.append(("fdatasync", part, on_another_thread(cut_and_write)))
+    beside(disk, "fdatasync", part, cut_and_write)
     return new
 
 

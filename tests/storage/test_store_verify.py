@@ -29,8 +29,7 @@ GOLDEN_SIZES = {"segment_bytes": 1024, "index_file_bytes": 256}
 
 def full_store(kit) -> tuple[MemoryDisk, list]:
     """Three data files, two index files, a table and two snapshots."""
-    disk = MemoryDisk()
-    store = kit.open(disk)
+    disk, store = kit.fresh()
     entries = kit.fill(store, [100, 300, 0, 500]) + kit.fill(
         store, [1, 200, 600, 100, 30, 30, 1], term=2
     )
@@ -264,8 +263,7 @@ def test_golden_files_of_dledger_opened_with_another_size_are_left_alone(kit, go
         ({"segment_bytes": 512}, "=1024"),
         ({"index_file_bytes": 320}, "set index_file_bytes=256"),
     ]:
-        with pytest.raises(ConfigError, match=says):
-            kit.open(RealDisk(), **{**golden, **wrong})
+        kit.refuses(RealDisk(), ConfigError, says, **{**golden, **wrong})
     kit.open(RealDisk(), **golden).close()
 
 

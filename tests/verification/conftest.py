@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,8 @@ from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, HardState, LogE
 from dledger.raft.state.incarnations import Admission
 from dledger.raft.state.log import LogSummary, RaftLog
 from dledger.raft.state.ready import Ready
-from dledger.types import NO_INDEX, Index, NodeId, Role, Term
+from dledger.storage.log.segments import SegmentFiles
+from dledger.types import NO_INDEX, Buffer, Index, NodeId, Role, Term
 from verification.invariants.view import WatchedNode
 from verification.invariants.watch import Watch
 
@@ -155,10 +157,10 @@ class FakeGroup:
         self.watch.ended(NodeId(name))
         self.watch.lost_disk(NodeId(name))
 
-    def on_disks(self, *names: str) -> tuple[Entry, ...]:
-        """n0 leads term 1, and its first two entries are on the disks of these nodes."""
-        self.lead("n0", 1)
-        entries = self.entries(1, 2)
+    def on_disks(self, *names: str, term: int = 1) -> tuple[Entry, ...]:
+        """n0 leads that term, and its first two entries are on the disks of these nodes."""
+        self.lead("n0", term)
+        entries = self.entries(term, 2)
         self.append(entries, *names)
         return entries
 
@@ -174,6 +176,18 @@ class FakeGroup:
         for name in (leader, *MEMBERS):
             self.commit(name, entries[-1].index)
         return entries
+
+
+@pytest.fixture
+def marked_only_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write marks its file unsynced before it begins, and not again when it has ended."""
+
+    def pwritev(files: SegmentFiles, offset: int, buffers: Sequence[Buffer]) -> None:
+        with files._lock:
+            files._dirty.add(offset - offset % files.file_size)
+        files.file(offset).pwritev(buffers, offset % files.file_size)
+
+    monkeypatch.setattr(SegmentFiles, "pwritev", pwritev)
 
 
 @pytest.fixture

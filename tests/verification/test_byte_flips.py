@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import sys
-
 import pytest
+from watching import shown
 
 from dledger.storage.log.reader import Reader
 from dledger.storage.log.walker import Chain
@@ -21,11 +19,7 @@ OFFSETS = 500
 
 
 def test_B7_B8_every_changed_byte_is_mended_or_named_and_never_served(capsys):
-    out = io.StringIO()
-    result = flip_campaign(OFFSETS, 1, out)
-    with capsys.disabled():
-        sys.stdout.write(out.getvalue().splitlines()[-1] + "\n")
-    assert result["ok"], out.getvalue()
+    result = shown(capsys, lambda out: flip_campaign(OFFSETS, 1, out))
     figures = result["figures"]
     assert figures["flips"] >= OFFSETS
     ended = ("repaired", "rebuilt", "reported", "unread")

@@ -13,7 +13,7 @@ import pytest
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.net import run
-from dledger.protocol.messages.entry import MAGIC_NORMAL, HardState, LogEnd, stamp
+from dledger.protocol.messages.entry import MAGIC_NORMAL, HardState, stamp
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import DiskFile, Lock
 from dledger.storage.opening import open_store
@@ -186,9 +186,7 @@ def test_names_come_back_until_their_directory_was_synced(machine: Machine) -> N
     assert machine.files == {"old": b"new", "kept": b"kept"}
 
 
-def test_renamed_file_has_no_doubtful_bytes_of_the_one_it_replaced(
-    machine: Machine,
-) -> None:
+def test_renamed_file_has_no_doubtful_bytes_of_the_one_it_replaced(machine: Machine) -> None:
     machine.make("f", b"a" * 512).pwritev([b"b" * 512], 0)
     fresh = machine.disk.open(machine.root / "f.new", create=True)
     fresh.pwritev([b"c" * 512], 0)
@@ -220,9 +218,7 @@ def test_a_killed_process_leaves_its_writes_in_doubt_to_the_next_one(machine: Ma
     assert machine.disk.boot_id() != boot
 
 
-def test_change_cut_short_by_a_kill_is_covered_by_the_next_sync(
-    machine: Machine,
-) -> None:
+def test_change_cut_short_by_a_kill_is_covered_by_the_next_sync(machine: Machine) -> None:
     machine.make("f", b"a" * 100)
     inode = (machine.root / "f").stat().st_ino
     machine.journal.begin("write", b"a" * 50, inode=inode, offset=0, size=50, before=100)
@@ -260,11 +256,9 @@ def grow(machine: Machine, count: int, synced: int) -> tuple[GroupConfig, NodeCo
     node = NodeConfig(node_id=NodeId("n0"), directory=machine.root / "n0")
     store = open_store(group, node, machine.disk, BackgroundState.INLINE)
     store.save_hard_state(HardState(Term(3), NodeId("n1"), Index(-1)))
-    end = LogEnd()
     for number in range(count):
-        entry = stamp(end, Term(3), MAGIC_NORMAL, f"{number}".encode() * 150, group.segment_bytes)
-        store.append([entry])
-        end = LogEnd.after(entry)
+        body = f"{number}".encode() * 150
+        store.append([stamp(store.end, Term(3), MAGIC_NORMAL, body, group.segment_bytes)])
         if number + 1 == synced:
             assert store.sync().index == number
     return group, node
@@ -299,9 +293,7 @@ def test_entries_that_were_reported_durable_and_are_gone_are_told(machine: Machi
     assert what_is_missing(node.directory, -1) == ""
 
 
-def test_torn_write_after_the_last_durable_entry_is_no_missing_entry(
-    machine: Machine,
-) -> None:
+def test_torn_write_after_the_last_durable_entry_is_no_missing_entry(machine: Machine) -> None:
     """Of an entry that nobody called durable a later block can be there, and the first one not."""
     group, node = grow(machine, 20, 20)
     store = open_store(group, node, machine.disk, BackgroundState.INLINE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -27,7 +28,7 @@ class Target:
         self.ended = 0
         self.changed = asyncio.Event()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         with contextlib.suppress(OSError):  # the proxy resets what it cuts
             while data := await reader.read(1 << 16):
                 self.got += data
@@ -49,12 +50,7 @@ class End:
     """A peer or client on its connection through the proxy."""
 
     def __init__(
-        self,
-        name: str,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        *,
-        hello: bytes = b"",
+        self, name: str, reader: StreamReader, writer: StreamWriter, *, hello: bytes = b""
     ) -> None:
         self.hello = hello or b"".join(encode(HelloRequest(group="g", node_id=name), 1))
         self.reader, self.writer = reader, writer
@@ -71,10 +67,8 @@ class End:
     async def is_reset(self) -> None:
         """Whatever still comes, the connection ends."""
         async with asyncio.timeout(PATIENCE_S):
-            try:
+            with contextlib.suppress(OSError):
                 await self.reader.read()
-            except OSError:
-                return
 
 
 class Scene:

@@ -3,13 +3,12 @@ sees planted bugs."""
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
+from watching import shown
 
 from dledger.storage import file_store
 from dledger.storage.log.segments import SegmentFiles
@@ -33,11 +32,7 @@ BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
 
 def test_B4_B5_B9_B13_every_crash_state_starts_by_itself_without_loss(capsys):
-    out = io.StringIO()
-    result = crash_campaign(STATES, 1, out, EVERY)
-    with capsys.disabled():
-        sys.stdout.write(out.getvalue().splitlines()[-1] + "\n")
-    assert result["ok"], out.getvalue()
+    result = shown(capsys, lambda out: crash_campaign(STATES, 1, out, EVERY))
     assert result["figures"]["distinct states"] >= STATES
     assert {row[0] for row in result["table"][1:]} == set(BY_NAME)
     assert all(row[4] > 30 for row in result["table"][1:])

@@ -12,7 +12,8 @@ from verification.evidence.page import page, promises_of, results_in
 from verification.evidence.promises import PROMISES
 from verification.result import result, save
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
+IN_DOCS = (DOCS / "guarantees.md").read_text()
 
 GUARANTEES = """# Guarantees
 
@@ -30,14 +31,8 @@ Text. Tests: `tests/a.py::one`,
 
 
 def made(campaign: str = "sim", *, ok: bool = True, **more: object) -> dict[str, object]:
-    return result(
-        campaign,
-        command="make sim",
-        ok=ok,
-        figures={"seeds": 2000, "hours": 1.5},
-        faults={"cut": 1234},
-        **more,
-    )
+    counted = {"figures": {"seeds": 2000, "hours": 1.5}, "faults": {"cut": 1234}}
+    return result(campaign, command="make sim", ok=ok, **counted, **more)
 
 
 def test_promises_are_the_sections_of_the_guarantees_with_their_tests():
@@ -69,12 +64,8 @@ def test_red_result_is_red_in_both_places_and_names_its_problems():
 
 def test_simulator_runs_with_other_seeds_are_added_up_and_named_singly():
     first = {**made(), "commit": "aaaaaaa", "command": "sim --first 1"}
-    second = {
-        **made(ok=False, problems=["seed 3001: I3"]),
-        "commit": "bbbbbbb",
-        "command": "sim --first 2001",
-    }
-    second["faults"] = {"cut": 1, "loss": 2}
+    second = made(ok=False, problems=["seed 3001: I3"])
+    second |= {"commit": "bbbbbbb", "command": "sim --first 2001", "faults": {"cut": 1, "loss": 2}}
     text = page(GUARANTEES, [first, second])
     assert text.count("### sim: **RED**") == 1
     assert "`sim --first 1` at aaaaaaa, " in text
@@ -95,15 +86,13 @@ def test_results_are_read_back_as_they_were_saved(tmp_path):
 
 
 def test_every_promise_of_the_guarantees_says_what_is_not_covered():
-    assert {promise.name for promise in promises_of((DOCS / "guarantees.md").read_text())} == set(
-        PROMISES
-    )
+    assert {promise.name for promise in promises_of(IN_DOCS)} == set(PROMISES)
 
 
 def test_page_in_docs_is_the_one_that_its_results_make():
     """Whoever changes a guarantee or adds a result runs ``make evidence``."""
     results = results_in(DOCS / "evidence")
-    assert page((DOCS / "guarantees.md").read_text(), results) == (DOCS / "evidence.md").read_text()
+    assert page(IN_DOCS, results) == (DOCS / "evidence.md").read_text()
     for found in results:
         assert re.fullmatch(r"[0-9a-f]{7,40}", found["commit"]), (
             "a result of a tree with changes shows nothing"
@@ -111,9 +100,7 @@ def test_page_in_docs_is_the_one_that_its_results_make():
 
 
 def test_page_says_what_no_campaign_has_in_its_world() -> None:
-    guarantees = (Path(__file__).parents[2] / "docs" / "guarantees.md").read_text()
-    section = (
-        page(guarantees, []).partition("## What is not in these worlds\n")[2].partition("\n## ")[0]
-    )
+    _, _, rest = page(IN_DOCS, []).partition("## What is not in these worlds\n")
+    section = rest.partition("\n## ")[0]
     for campaign in ("simulator", "chaos", "judges", "mutants"):
         assert f"- {campaign}: " in section

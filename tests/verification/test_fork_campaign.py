@@ -27,12 +27,8 @@ pytestmark = [
 def test_a_share_of_the_campaign_hangs_loses_and_doubles_nothing(tmp_path: Path) -> None:
     file = tmp_path / "found.json"
     asked = ["--forks", "100", "--seed", "7", "--json", str(file)]
-    done = subprocess.run(
-        [sys.executable, "-m", "verification.forks", *asked],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "verification.forks", *asked]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(file.read_text())
     assert found["figures"]["forks"] == 100

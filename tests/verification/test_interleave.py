@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import ConfigError
-from dledger.storage.log.segments import SegmentFiles
 from verification import greenlets
 from verification.disk.memory_disk import MemoryDisk, ProcessKilled
 from verification.disk.memory_inode import SECTOR
@@ -25,13 +24,7 @@ from verification.interleave.locks import Threading
 from verification.interleave.schedule import bench
 from verification.interleave.scheduler import End, Scheduler, Strategy
 from verification.interleave.shrink import shrunk, story
-from verification.interleave.strategies import (
-    Chance,
-    Exhaustive,
-    Interruptions,
-    Priorities,
-    Replay,
-)
+from verification.interleave.strategies import Chance, Exhaustive, Interruptions, Priorities, Replay
 from verification.interleave.tiny import TINY, every_schedule
 from verification.mutants.__main__ import hunts
 from verification.sim.rng import Rng
@@ -79,18 +72,6 @@ def test_planted_races_are_found_within_a_thousand_schedules():
     for hunt in hunts(names, 1, 1):
         assert hunt.caught_by, hunt
         assert hunt.seeds <= 1000
-
-
-@pytest.fixture
-def marked_only_before(monkeypatch) -> None:
-    """A write marks its file unsynced before it begins, and not again when it has ended."""
-
-    def pwritev(files: SegmentFiles, offset, buffers) -> None:
-        with files._lock:
-            files._dirty.add(offset - offset % files.file_size)
-        files.file(offset).pwritev(buffers, offset % files.file_size)
-
-    monkeypatch.setattr(SegmentFiles, "pwritev", pwritev)
 
 
 @pytest.mark.usefixtures("marked_only_before")
@@ -198,10 +179,7 @@ def test_exhaustive_search_makes_every_schedule_once():
     ],
 )
 def test_random_strategies_reach_every_schedule_of_two_short_threads(strategy):
-    seen = set()
-    for seed in range(300):
-        seen.add(two_threads(strategy(Rng(seed))))
-    assert len(seen) == 6
+    assert len({two_threads(strategy(Rng(seed))) for seed in range(300)}) == 6
 
 
 def opposite_orders(seed: int) -> tuple[End, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections import Counter
 
 import pytest
 from click.testing import CliRunner
@@ -50,14 +49,10 @@ def test_seeds_do_something(outcomes: list[SeedOutcome]) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    sorted({*FAULTS, "unsynced write lost", "kill of the last leader"} - SELDOM),
+    "kind", sorted({*FAULTS, "unsynced write lost", "kill of the last leader"} - SELDOM)
 )
 def test_fault_bites(outcomes: list[SeedOutcome], kind: str) -> None:
-    bites: Counter[str] = Counter()
-    for outcome in outcomes:
-        bites.update(outcome.bites)
-    assert bites[kind] > 0
+    assert any(outcome.bites.get(kind) for outcome in outcomes)
 
 
 def test_a_seed_run_twice_leaves_the_same_trace(outcomes: list[SeedOutcome]) -> None:

@@ -20,12 +20,17 @@ from verification.sim.settings import SeedPlan
 ROOT = Path("/sim/data")
 
 
-def plugged() -> tuple[World, SimDisk]:
+@pytest.fixture
+def world() -> World:
     plan = SeedPlan(nodes=1, clients=0, topics=0, faults=(), safety_ms=0)
-    world = World(1, plan, 10, watching=False)
+    return World(1, plan, 10, watching=False)
+
+
+@pytest.fixture
+def disk(world: World) -> SimDisk:
     disk = SimDisk("n0", Rng(2), world.counts, 1 << 20, 512)
     disk.plug(world.new_loop("n0", Clock(world.scheduler)))
-    return world, disk
+    return disk
 
 
 def change(disk: SimDisk, rng: Rng) -> str:
@@ -52,8 +57,7 @@ def change(disk: SimDisk, rng: Rng) -> str:
     return kind
 
 
-def test_disk_knows_after_every_change_what_its_files_take() -> None:
-    _, disk = plugged()
+def test_disk_knows_after_every_change_what_its_files_take(disk: SimDisk) -> None:
     rng, seen = Rng(3), set()
     for _ in range(3000):
         kind = change(disk, rng)
@@ -64,8 +68,7 @@ def test_disk_knows_after_every_change_what_its_files_take() -> None:
     assert len(seen) > 500
 
 
-def test_machine_that_comes_back_has_what_it_had_also_what_was_not_synced() -> None:
-    _, disk = plugged()
+def test_machine_that_comes_back_has_what_it_had_also_what_was_not_synced(disk: SimDisk) -> None:
     path = ROOT / "a"
     disk.open(path, create=True).pwritev([b"before"], 0)
     former = disk.exchange()
@@ -79,8 +82,7 @@ def test_machine_that_comes_back_has_what_it_had_also_what_was_not_synced() -> N
     assert disk.used == 3
 
 
-def test_late_full_disk_is_full_only_when_a_file_grows() -> None:
-    _, disk = plugged()
+def test_late_full_disk_is_full_only_when_a_file_grows(disk: SimDisk) -> None:
     file = disk.open(ROOT / "f", create=True)
     struck: list[int] = []
 
@@ -98,8 +100,7 @@ def test_late_full_disk_is_full_only_when_a_file_grows() -> None:
     assert struck == [1]
 
 
-def test_kill_for_one_file_does_not_count_operations_on_other_files() -> None:
-    _, disk = plugged()
+def test_kill_for_one_file_does_not_count_operations_on_other_files(disk: SimDisk) -> None:
     killed: list[bool] = []
     disk.on_kill = lambda: killed.append(True)
     state, other = (disk.open(Path("/sim/n0") / name, create=True) for name in ("state", "mark"))
@@ -113,8 +114,9 @@ def test_kill_for_one_file_does_not_count_operations_on_other_files() -> None:
     assert killed
 
 
-def test_files_bear_the_time_of_their_host_when_they_are_written() -> None:
-    world, disk = plugged()
+def test_files_bear_the_time_of_their_host_when_they_are_written(
+    world: World, disk: SimDisk
+) -> None:
     path = ROOT / "f"
     file = disk.open(path, create=True)
     world.scheduler.run(40 * MS)
@@ -130,9 +132,8 @@ def test_files_bear_the_time_of_their_host_when_they_are_written() -> None:
 
 @pytest.mark.parametrize("part", ["data", "index"])
 def test_misdirected_writes_occur_in_turn_where_the_file_is_long_enough(
-    part: str,
+    disk: SimDisk, part: str
 ) -> None:
-    _, disk = plugged()
     other = {"data": "index", "index": "data"}[part]
     file = disk.open(Path("/sim") / part / "f", create=True)
     file.fallocate(4096)
@@ -149,21 +150,16 @@ def test_misdirected_writes_occur_in_turn_where_the_file_is_long_enough(
 
 @pytest.mark.parametrize("synced", [True, False])
 def test_misdirected_write_not_yet_in_the_mark_is_undone_at_process_end(
-    synced: bool,
+    disk: SimDisk, synced: bool
 ) -> None:
     """Nobody could tell such a loss from a write that never was; one that the mark speaks of
     stays."""
-    _, disk = plugged()
     path = Path("/sim/n0/data") / f"{8192:020d}"
     file = disk.open(path, create=True)
     file.fallocate(4096)
     file.fdatasync()
-    create_slots(
-        disk,
-        path.parent.parent / "mark",
-        MARK_MAGIC,
-        RecoveryPoint(durable=LogEnd(end_pos=8192 + 600)).pack(),
-    )
+    mark = RecoveryPoint(durable=LogEnd(end_pos=8192 + 600)).pack()
+    create_slots(disk, path.parent.parent / "mark", MARK_MAGIC, mark)
     disk.misdirect["data"] += [512, 512]
     file.pwritev([b"early"], 0)
     file.pwritev([b"later"], 700)
@@ -176,8 +172,7 @@ def test_misdirected_write_not_yet_in_the_mark_is_undone_at_process_end(
     assert (inode.durable == inode.written) is synced
 
 
-def test_power_that_goes_in_the_middle_of_a_sync_takes_what_was_under_way() -> None:
-    _, disk = plugged()
+def test_power_that_goes_in_the_middle_of_a_sync_takes_what_was_under_way(disk: SimDisk) -> None:
     path = ROOT / "a"
     file = disk.open(path, create=True)
     disk.fsync_dir(ROOT)
@@ -189,8 +184,7 @@ def test_power_that_goes_in_the_middle_of_a_sync_takes_what_was_under_way() -> N
     assert bytes(disk.content(path)) in {b"", bytes(4), b"data"}
 
 
-def test_a_write_that_went_astray_takes_nothing_back_of_what_a_sync_covers() -> None:
-    _, disk = plugged()
+def test_a_write_that_went_astray_takes_nothing_back_of_what_a_sync_covers(disk: SimDisk) -> None:
     path = ROOT / "00000000000000000000"
     file = disk.open(path, create=True)
     file.pwritev([bytes(2048)], 0)

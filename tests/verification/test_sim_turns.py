@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from dledger.storage.log.segments import SegmentFiles
 from verification.disk import coverage
 from verification.disk.memory_disk import ProcessKilled
 from verification.sim import SeedOutcome, run, run_seed
@@ -51,13 +50,8 @@ def test_some_seeds_leave_turns_and_some_do_not():
     assert len(set(drawn)) == 4
 
 
-def test_a_write_that_is_marked_unsynced_only_before_it_is_found(monkeypatch):
-    def pwritev(files: SegmentFiles, offset, buffers) -> None:
-        with files._lock:
-            files._dirty.add(offset - offset % files.file_size)
-        files.file(offset).pwritev(buffers, offset % files.file_size)
-
-    monkeypatch.setattr(SegmentFiles, "pwritev", pwritev)
+@pytest.mark.usefixtures("marked_only_before")
+def test_a_write_that_is_marked_unsynced_only_before_it_is_found():
     red = next(
         (found for seed in range(8, 60) if (found := left_often(seed, None)).violation), None
     )
@@ -112,20 +106,19 @@ def process() -> Process:
     return Process()
 
 
-def test_turn_is_left_and_goes_on_later(process: Process):
+@pytest.mark.parametrize(
+    ("often", "lefts", "noted"),
+    [(ALWAYS, 2, ["loop", "a", "b", "told b"]), (0, 0, ["a", "b", "loop", "told b"])],
+    ids=["left", "one event"],
+)
+def test_turn_is_left_and_goes_on_later_or_is_one_event(
+    process: Process, often: int, lefts: int, noted: list[str]
+):
+    process.loop.turns.often = often
     process.begin("a", "b")
     process.note.append("loop")
     process.run()
-    assert process.note == ["loop", "a", "b", "told b"]
-    assert process.loop.turns.lefts == 2
-
-
-def test_turn_is_one_event_where_none_is_left(process: Process):
-    process.loop.turns.often = 0
-    process.begin("a", "b")
-    process.note.append("loop")
-    process.run()
-    assert process.note == ["a", "b", "loop", "told b"]
+    assert (process.note, process.loop.turns.lefts) == (noted, lefts)
 
 
 def test_turn_goes_on_while_the_loop_is_inside_the_disk(process: Process):

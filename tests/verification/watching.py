@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,18 @@ from verification.invariants.broken import Broken
 from verification.sim.cluster import Node
 from verification.sim.loop import SimLoop
 from verification.sim.scene import Scene
+
+
+def shown(
+    capsys: pytest.CaptureFixture[str], campaign: Callable[[io.StringIO], dict[str, Any]]
+) -> dict[str, Any]:
+    """The result of a campaign that finds nothing; its last line says how much it tried."""
+    out = io.StringIO()
+    result = campaign(out)
+    with capsys.disabled():
+        sys.stdout.write(out.getvalue().splitlines()[-1] + "\n")
+    assert result["ok"], out.getvalue()
+    return result
 
 
 def breaks(invariant: str, call: Callable[..., Any], *args: Any, **more: Any) -> str:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from made_logs import NOW, SMALL, make_messages
+from made_logs import NOW
 
-from dledger.rocketmq.format.message import Message
-from dledger.rocketmq.store.message_store import MessageStore
-
-sys.path.insert(0, str(Path(__file__).parent))  # for `links`: tests are no packages
+sys.path.insert(0, str(Path(__file__).parent))  # for `links`, `small_stores`: tests are no packages
+from small_stores import SmallStores
 
 
 @pytest.fixture
@@ -42,20 +40,8 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(scope="session")
-def some() -> Callable[..., list[Message]]:
-    return make_messages
-
-
 @pytest.fixture
-def opened(clock: Clock) -> Iterator[Callable[..., MessageStore]]:
-    """Opens small stores, and lets go of those that a test leaves open."""
-    stores: list[MessageStore] = []
-
-    def open_store(root: Path, **settings: object) -> MessageStore:
-        stores.append(MessageStore(root, clock=clock, **{**SMALL, **settings}))  # type: ignore[arg-type]
-        return stores[-1]
-
-    yield open_store
-    for store in stores:
-        store.abandon()
+def small(tmp_path: Path, clock: Clock) -> Iterator[SmallStores]:
+    stores = SmallStores(tmp_path, clock)
+    yield stores
+    stores.let_go()

@@ -6,12 +6,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_logs import flip, overwrite
+from made_logs import flip, golden, overwrite
 
 from dledger.errors import CorruptStore, PathError
 from dledger.rocketmq.format.consume_queue_unit import ConsumeQueueUnit, encode_units
@@ -48,9 +47,7 @@ def snapshot(root: Path) -> dict[str, tuple[bytes, int]]:
     }
 
 
-def test_the_golden_old_log_is_closed_where_the_real_broker_closed_it(
-    golden: Callable[[str], bytes], tmp_path: Path
-) -> None:
+def test_the_golden_old_log_is_closed_where_the_real_broker_closed_it(tmp_path: Path) -> None:
     real = golden("old_commitlog.bin")
     (tmp_path / "commitlog").mkdir()
     path = old_file(tmp_path)
@@ -68,9 +65,7 @@ def test_the_golden_old_log_is_closed_where_the_real_broker_closed_it(
     assert path.read_bytes() == real
 
 
-def test_queues_continue_after_their_last_message_or_last_unit(
-    tmp_path: Path,
-) -> None:
+def test_queues_continue_after_their_last_message_or_last_unit(tmp_path: Path) -> None:
     """The last unit counts where the log has no message of the queue any more."""
     root = make_store(tmp_path)
     with MessageStore(root, file_size=SIZE) as store:
@@ -103,9 +98,7 @@ def test_queues_of_topics_that_were_deleted_are_told(tmp_path: Path) -> None:
     assert examine(root).reborn == []
 
 
-def test_queues_that_reach_beyond_the_log_report_that_its_end_is_lost(
-    tmp_path: Path,
-) -> None:
+def test_queues_that_reach_beyond_the_log_report_that_its_end_is_lost(tmp_path: Path) -> None:
     root = make_store(tmp_path, 8)
     queue = root / "consumequeue" / "orders" / "0" / ("0" * 20)
     overwrite(queue, 40, encode_units([ConsumeQueueUnit(1 << 40, 100, 0)]))
@@ -168,9 +161,7 @@ def test_stores_that_cannot_be_adopted_say_why(tmp_path: Path) -> None:
         examine(root)
 
 
-def test_a_log_of_ledger_mode_is_not_adopted(
-    golden: Callable[[str], bytes], tmp_path: Path
-) -> None:
+def test_a_log_of_ledger_mode_is_not_adopted(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     old_file(tmp_path).write_bytes(golden("dledger_data.bin"))
     with pytest.raises(PathError, match="entries of DLedger mode"):
@@ -184,9 +175,7 @@ def test_two_logs_have_one_fingerprint_only_when_they_end_alike(tmp_path: Path) 
     assert examine(tmp_path / "copy").fingerprint == prints[0]
 
 
-def test_copy_has_the_same_files_times_and_holes_but_no_marks_of_use(
-    tmp_path: Path,
-) -> None:
+def test_copy_has_the_same_files_times_and_holes_but_no_marks_of_use(tmp_path: Path) -> None:
     """The lock file and directories of unfinished adoptions are left out."""
     root = make_store(tmp_path / "store")
     (root / "adopting-n0").mkdir()
@@ -226,9 +215,7 @@ def test_an_old_log_gives_its_messages_and_loses_its_oldest_files_first(tmp_path
         assert again.is_gone
 
 
-def test_interrupted_removal_of_the_last_old_file_ends_at_the_next_start(
-    tmp_path: Path,
-) -> None:
+def test_interrupted_removal_of_the_last_old_file_ends_at_the_next_start(tmp_path: Path) -> None:
     root = make_store(tmp_path)
     with contextlib.closing(adopted(root, examine(root), gone=True)) as old:
         assert old.is_gone

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from made_logs import of_messages
+from made_logs import golden, of_messages
 
 from dledger.rocketmq.dispatch.build_consume_queue import Reput
 from dledger.rocketmq.format.message import Message, decode_message, encode_blank
@@ -16,8 +16,6 @@ from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.message_store import MessageStore
 
-Golden = Callable[[str], bytes]
-
 
 def messages(data: bytes, start: int = 0) -> list[Message]:
     places = [piece.message_offset for piece in of_messages(scan(data, start))]
@@ -26,7 +24,7 @@ def messages(data: bytes, start: int = 0) -> list[Message]:
 
 @pytest.mark.parametrize("ends", [[65_536], range(0, 1400, 7)], ids=["whole", "cut anywhere"])
 def test_dispatch_of_a_broker_s_log_makes_the_broker_s_queues_and_index(
-    golden: Golden, tmp_path: Path, ends: Sequence[int]
+    tmp_path: Path, ends: Sequence[int]
 ) -> None:
     queues = ConsumeQueues(tmp_path / "consumequeue", 1000)
     index = IndexService(tmp_path / "index", 100, units=400)
@@ -47,9 +45,7 @@ def test_dispatch_of_a_broker_s_log_makes_the_broker_s_queues_and_index(
     assert file.read_bytes() == golden("indexfile.bin")
 
 
-def test_messages_of_a_broker_log_keep_their_bytes_when_put_again(
-    golden: Golden, tmp_path: Path
-) -> None:
+def test_messages_of_a_broker_log_keep_their_bytes_when_put_again(tmp_path: Path) -> None:
     data = golden("old_commitlog.bin")
     log = CommitLog(tmp_path, len(data))
     placed = log.put_messages(messages(data), stamped=True)
@@ -58,9 +54,7 @@ def test_messages_of_a_broker_log_keep_their_bytes_when_put_again(
     assert (tmp_path / "commitlog" / ("0" * 20)).read_bytes() == data
 
 
-def test_a_broker_s_store_opens_with_what_is_in_it_and_goes_on(
-    golden: Golden, tmp_path: Path
-) -> None:
+def test_a_broker_s_store_opens_with_what_is_in_it_and_goes_on(tmp_path: Path) -> None:
     data = golden("old_commitlog.bin")
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "commitlog" / ("0" * 20)).write_bytes(data[:1206].ljust(len(data), b"\0"))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 
 import pytest
 from links import address, beside, serving, until
-from made_logs import SMALL, files, make_messages
+from made_logs import SMALL, files, some
+from small_stores import SmallStores
 
 from dledger.errors import FormatError, ProtocolError
 from dledger.rocketmq.dispatch.reput_message_service import ReputMessageService
@@ -31,8 +31,7 @@ pytestmark = pytest.mark.usefixtures("in_time")
 
 FILE = SMALL["file_size"]
 HA = HASettings(mapped_file_size_commit_log=FILE)
-Opened = Callable[..., MessageStore]
-messages = partial(make_messages, size=None, queues=3)
+messages = partial(some, size=None, queues=3)
 
 
 def following(store: MessageStore, master: HAService) -> AbstractAsyncContextManager[object]:
@@ -49,10 +48,8 @@ def check_equal(slave: MessageStore, master: MessageStore, count: int) -> None:
         assert (found.queue_id, found.body[:6]) == (n // 2 % 3, f"{n:06d}".encode())
 
 
-async def test_slave_that_follows_from_the_start_becomes_the_same_store(
-    tmp_path: Path, opened: Opened
-) -> None:
-    master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
+async def test_slave_that_follows_from_the_start_becomes_the_same_store(small: SmallStores) -> None:
+    master, slave = small.open("master"), small.open("slave")
     async with serving(master, HA) as service, following(slave, service):
         for n in range(10):
             master.put_messages(messages(20, first=n * 20))
@@ -64,10 +61,8 @@ async def test_slave_that_follows_from_the_start_becomes_the_same_store(
     assert not (slave.root / "abort").exists()
 
 
-async def test_slave_that_begins_with_the_last_file_finds_what_it_has(
-    tmp_path: Path, opened: Opened
-) -> None:
-    master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
+async def test_slave_that_begins_with_the_last_file_finds_what_it_has(small: SmallStores) -> None:
+    master, slave = small.open("master"), small.open("slave")
     master.put_messages(messages(100))
     async with serving(master, HA) as service, following(slave, service):
         await until(lambda: slave.log.max_offset == master.log.max_offset)
@@ -79,11 +74,11 @@ async def test_slave_that_begins_with_the_last_file_finds_what_it_has(
 
 
 async def test_store_that_follows_is_a_table_that_grows_message_by_message(
-    tmp_path: Path, opened: Opened
+    small: SmallStores,
 ) -> None:
     """What ``readStream`` does, over the slave's files: each message once, in order, none before it
     is whole."""
-    master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
+    master, slave = small.open("master"), small.open("slave")
     placed = master.put_messages(messages(1))
     async with serving(master, HA) as service, following(slave, service):
         await until(lambda: slave.log.max_offset == placed[-1].physical_offset + placed[-1].size)
@@ -130,14 +125,14 @@ def test_slave_that_is_killed_at_any_byte_goes_on_and_loses_nothing(
 
 @pytest.mark.parametrize("missing", [1, 10, 30, 60])
 def test_slave_that_stops_within_a_message_asks_for_all_of_it_again(
-    tmp_path: Path, opened: Opened, missing: int
+    small: SmallStores, missing: int
 ) -> None:
     """Without its last bytes, which are zeros in a new file, a message can look whole."""
-    master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
+    master, slave = small.open("master"), small.open("slave")
     placed = master.put_messages(messages(10))
     slave.log.append_raw(0, master.log.read(0, master.log.max_offset - missing))
     slave.close()
-    assert opened(tmp_path / "slave").log.max_offset == placed[-1].physical_offset
+    assert small.open("slave").log.max_offset == placed[-1].physical_offset
 
 
 def borders(store: MessageStore) -> set[int]:
@@ -149,10 +144,8 @@ def borders(store: MessageStore) -> set[int]:
     return found
 
 
-async def test_master_whose_bytes_are_no_messages_ends_the_following(
-    tmp_path: Path, opened: Opened
-) -> None:
-    master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
+async def test_master_whose_bytes_are_no_messages_ends_the_following(small: SmallStores) -> None:
+    master, slave = small.open("master"), small.open("slave")
     master.put_messages(messages(3))
     master.log.append_raw(master.log.max_offset, b"\7" * 200)
     async with serving(master, HA) as service:
@@ -161,8 +154,8 @@ async def test_master_whose_bytes_are_no_messages_ends_the_following(
     assert len(slave.messages("orders", 0, 0)) == 1
 
 
-async def test_master_with_files_of_another_size_is_refused(tmp_path: Path, opened: Opened) -> None:
-    master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave", file_size=2 * FILE)
+async def test_master_with_files_of_another_size_is_refused(small: SmallStores) -> None:
+    master, slave = small.open("master"), small.open("slave", file_size=2 * FILE)
     while master.log.max_offset // FILE != 3:
         master.put_messages(messages(1))
     async with serving(master, HA) as service:
@@ -172,10 +165,8 @@ async def test_master_with_files_of_another_size_is_refused(tmp_path: Path, open
     assert slave.log.max_offset == 0
 
 
-def test_reput_dispatches_behind_the_log_and_writes_the_checkpoint(
-    tmp_path: Path, opened: Opened
-) -> None:
-    store = opened(tmp_path / "slave")
+def test_reput_dispatches_behind_the_log_and_writes_the_checkpoint(small: SmallStores) -> None:
+    store = small.open("slave")
     rested = threading.Event()
 
     def busy() -> bool:
@@ -184,8 +175,8 @@ def test_reput_dispatches_behind_the_log_and_writes_the_checkpoint(
 
     reput = ReputMessageService(store, busy=busy, checkpoint_s=0.0)
     reput.start()
-    with MessageStore(tmp_path / "master", **SMALL) as master:  # type: ignore[arg-type]
-        master.put_messages(make_messages(50))
+    with MessageStore(small.root / "master", **SMALL) as master:  # type: ignore[arg-type]
+        master.put_messages(some(50))
         for begin, data in master.log.files.parts(0, master.log.max_offset, 1_000):
             store.log.append_raw(begin, data)
             reput.notify_appended()
@@ -220,13 +211,13 @@ def test_flush_counts_what_was_there_when_it_began(
 
 
 def test_what_a_killed_process_wrote_is_synced_before_it_counts(
-    tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+    small: SmallStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It can be read, from memory; the slave reports it only when it is on the disk."""
-    store = opened(tmp_path / "slave")
+    store = small.open("slave")
     store.put_messages(messages(30))
     store.abandon()
-    again = opened(tmp_path / "slave")
+    again = small.open("slave")
     assert again.log.files.flushed_offset == 0
     synced: list[RealFile] = []
     monkeypatch.setattr(RealFile, "fdatasync", lambda file: synced.append(file))

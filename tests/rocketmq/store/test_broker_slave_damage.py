@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from links import address, beside, serving, until
 from made_logs import overwrite
+from small_stores import SmallStores
 
 from dledger.errors import FormatError
 from dledger.rocketmq.format.message import Message
@@ -21,7 +20,6 @@ from dledger.rocketmq.store.message_store import MessageStore
 
 FILE = 4096
 COUNT = 60
-Opened = Callable[..., MessageStore]
 
 
 def messages() -> list[Message]:
@@ -70,12 +68,12 @@ async def follow(
 @pytest.mark.parametrize("piece", [7, 100, 32_768])
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_damaged_message_is_not_stored_or_acknowledged_by_the_slave(
-    tmp_path: Path, opened: Opened, damage: tuple[int, bytes], piece: int
+    small: SmallStores, damage: tuple[int, bytes], piece: int
 ) -> None:
     """The slave ends before it, and does so again after a restart."""
-    master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
+    master, slave = small.open("master"), small.open("slave")
     begin = master.put_messages(messages())[17].physical_offset  # in the first file
-    path = tmp_path / "master" / "commitlog" / ("0" * 20)
+    path = small.root / "master" / "commitlog" / ("0" * 20)
     whole = path.read_bytes()
     # so that it begins at 0
     slave.append_raw(0, whole[: master.messages("orders", 1, 0, 1)[0].physical_offset])
@@ -90,7 +88,7 @@ def test_damaged_message_is_not_stored_or_acknowledged_by_the_slave(
     asyncio.run(damaged())
     assert slave.log.max_offset == begin
     slave.close()
-    slave = opened(tmp_path / "slave")
+    slave = small.open("slave")
     assert (slave.log.max_offset, slave.recovered.reason) == (begin, "")
     asyncio.run(damaged())
     assert len(told) == 2
@@ -101,11 +99,9 @@ def test_damaged_message_is_not_stored_or_acknowledged_by_the_slave(
 
 
 @pytest.mark.parametrize("piece", [1, 7, 50, 333, 4096])
-def test_reported_offset_is_the_end_of_a_whole_message(
-    tmp_path: Path, opened: Opened, piece: int
-) -> None:
+def test_reported_offset_is_the_end_of_a_whole_message(small: SmallStores, piece: int) -> None:
     """The bytes of the master may come in pieces of any size."""
-    master, slave = opened(tmp_path / "master"), opened(tmp_path / "slave")
+    master, slave = small.open("master"), small.open("slave")
     borders = {0}
     for placed in master.put_messages(messages()):
         borders |= {placed.physical_offset, placed.physical_offset + placed.size}
@@ -122,4 +118,4 @@ def test_reported_offset_is_the_end_of_a_whole_message(
         last = sound
     assert log.sound_offset == end
     slave.close()
-    assert opened(tmp_path / "slave").log.max_offset == end
+    assert small.open("slave").log.max_offset == end

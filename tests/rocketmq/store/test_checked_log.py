@@ -63,21 +63,17 @@ def taken(root: Path, log: bytes, cuts: list[int]) -> tuple[str, int, int, bytes
     return found
 
 
-def both(
-    root: Path, log: bytes, cuts: list[int], monkeypatch: pytest.MonkeyPatch
-) -> tuple[str, int, int, bytes]:
+def both(root: Path, log: bytes, cuts: list[int]) -> tuple[str, int, int, bytes]:
     """The same with columns and without them."""
-    found = []
-    for few in (1, sys.maxsize):
-        monkeypatch.setattr(message_chunk, "FEW", few)
-        found.append(taken(root / f"{few}", log, cuts))
-    assert found[0] == found[1]
-    return found[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(message_chunk, "FEW", 1)
+        with_columns = taken(root / "with columns", log, cuts)
+        patch.setattr(message_chunk, "FEW", sys.maxsize)
+        assert taken(root / "without them", log, cuts) == with_columns
+    return with_columns
 
 
-def test_many_messages_at_once_are_taken_and_refused_as_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_messages_at_once_are_taken_and_refused_as_one_by_one(tmp_path: Path) -> None:
     refused: Counter[str] = Counter()
     for seed in range(80):
         dice = Rng(seed)
@@ -90,7 +86,7 @@ def test_many_messages_at_once_are_taken_and_refused_as_one_by_one(
         part = damage(dice, log, begin)
         cuts = [dice.below(50_000) for _ in range(dice.below(6))]
         cuts = sorted([*cuts, *(begin + dice.below(150) for _ in range(dice.below(3)))])
-        said, end, sound, stored = both(tmp_path / str(seed), bytes(log), cuts, monkeypatch)
+        said, end, sound, stored = both(tmp_path / str(seed), bytes(log), cuts)
         refused[part] += bool(said)
         assert sound == end == len(stored)
         assert stored == log[:end]
@@ -110,39 +106,35 @@ def test_many_messages_at_once_are_taken_and_refused_as_one_by_one(
     ],
 )
 def test_a_message_that_no_queue_can_have_is_refused_among_many(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Message, says: str
+    tmp_path: Path, wrong: Message, says: str
 ) -> None:
     sound = [Message("orders", b"", queue_id=n % 2, queue_offset=n // 2) for n in range(40)]
     begin = sum(map(message_size, sound))
     more = [Message("others", b"", queue_offset=n) for n in range(40)]
     offset = wrong.queue_offset + (20 if wrong.queue_id == 1 else 0)
     log = log_of([*sound, replace(wrong, queue_offset=offset), *more])
-    said, end, _, _ = both(tmp_path, log, [], monkeypatch)
+    said, end, _, _ = both(tmp_path, log, [])
     assert says in said
     assert end == begin
 
 
 @pytest.mark.parametrize("text", [b"\xff", b"\xc3\x28"])
-def test_properties_that_are_no_text_are_refused_among_many(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes
-) -> None:
+def test_properties_that_are_no_text_are_refused_among_many(tmp_path: Path, text: bytes) -> None:
     sound = [Message("orders", b"", "KEYS\x01kk", queue_offset=n) for n in range(90)]
     log = bytearray(log_of(sound))
     size = message_size(sound[0])
     log[41 * size - len(text) : 41 * size] = text
-    said, end, _, _ = both(tmp_path, bytes(log), [], monkeypatch)
+    said, end, _, _ = both(tmp_path, bytes(log), [])
     assert "UTF-8" in said
     assert end == 40 * size
 
 
 @pytest.mark.parametrize("cut", [-97, 0, 1, 7, 8])
-def test_zeros_are_refused_wherever_the_bytes_before_them_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
-) -> None:
+def test_zeros_are_refused_wherever_the_bytes_before_them_end(tmp_path: Path, cut: int) -> None:
     sound = [Message("orders", b"", queue_offset=n) for n in range(90)]
     log = bytearray(log_of(sound))
     begin = 40 * message_size(sound[0])
     log[begin:] = bytes(len(log) - begin)
-    said, end, _, _ = both(tmp_path, bytes(log), [begin + cut], monkeypatch)
+    said, end, _, _ = both(tmp_path, bytes(log), [begin + cut])
     assert f"byte {begin:,}: " in said
     assert end == begin

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_logs import files, flip
+from made_logs import files, flip, some
 
 from dledger.errors import CorruptStore, DiskFull, FormatError, OffsetOutOfRange, RecordTooLarge
 from dledger.rocketmq.dispatch.build_consume_queue import DispatchRequest
@@ -19,7 +19,6 @@ from dledger.rocketmq.format.scan import scan
 from dledger.rocketmq.format.scanned_piece import PieceKind
 from dledger.rocketmq.store.commit_log import CommitLog
 
-Some = Callable[..., list[Message]]
 FILE = 4096
 
 
@@ -32,9 +31,7 @@ def reopened(log: CommitLog) -> CommitLog:
     return CommitLog(log.files.directory.parent, FILE)
 
 
-def test_messages_are_adjacent_and_a_blank_closes_a_file_without_room(
-    log: CommitLog, some: Some
-) -> None:
+def test_messages_are_adjacent_and_a_blank_closes_a_file_without_room(log: CommitLog) -> None:
     placed = log.put_messages(some(50))
     starts = log.files.starts
     found = [one for at in starts for one in scan(log.files.path(at).read_bytes(), at)]
@@ -65,7 +62,7 @@ def test_a_message_that_no_file_has_room_for_is_refused(log: CommitLog) -> None:
     assert log.max_offset == FILE - 8
 
 
-def test_either_all_messages_are_put_or_none(log: CommitLog, some: Some) -> None:
+def test_either_all_messages_are_put_or_none(log: CommitLog) -> None:
     log.put_messages(some(3))
     end, data = log.max_offset, log.files.path(0).read_bytes()
     with pytest.raises(ValueError, match="topic"):
@@ -76,7 +73,7 @@ def test_either_all_messages_are_put_or_none(log: CommitLog, some: Some) -> None
 
 
 def test_a_put_for_which_the_disk_has_no_room_takes_no_queue_offsets(
-    log: CommitLog, some: Some, monkeypatch: pytest.MonkeyPatch
+    log: CommitLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "no space")
@@ -106,9 +103,7 @@ def test_store_time_stands_behind_a_host_of_either_kind(log: CommitLog) -> None:
         assert log.message_at(placed.physical_offset).store_timestamp == placed.store_timestamp
 
 
-def test_bytes_of_a_master_go_on_exactly_at_the_end(
-    log: CommitLog, some: Some, tmp_path: Path
-) -> None:
+def test_bytes_of_a_master_go_on_exactly_at_the_end(log: CommitLog, tmp_path: Path) -> None:
     log.put_messages(some(50))
     data, slave = log.read(0, log.max_offset), CommitLog(tmp_path / "slave", FILE)
     for begin in range(0, len(data), 1000):
@@ -135,7 +130,7 @@ def test_an_empty_log_begins_where_a_file_does(log: CommitLog, offset: int, take
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 50])
-def test_a_stopped_log_ends_behind_its_last_message(log: CommitLog, some: Some, count: int) -> None:
+def test_a_stopped_log_ends_behind_its_last_message(log: CommitLog, count: int) -> None:
     log.put_messages(some(count))
     found = reopened(log)
     assert found.recover_normally().end == log.max_offset
@@ -143,7 +138,7 @@ def test_a_stopped_log_ends_behind_its_last_message(log: CommitLog, some: Some, 
     assert found.store_timestamp == (log.store_timestamp if count <= 50 else 0)
 
 
-def test_a_log_that_a_blank_closes_goes_on_in_the_next_file(log: CommitLog, some: Some) -> None:
+def test_a_log_that_a_blank_closes_goes_on_in_the_next_file(log: CommitLog) -> None:
     log.put_messages(some(3))
     log.files.close_file(b"\0\0" + (FILE - log.max_offset).to_bytes(2) + bytes.fromhex("cbd43194"))
     found = reopened(log)
@@ -152,9 +147,7 @@ def test_a_log_that_a_blank_closes_goes_on_in_the_next_file(log: CommitLog, some
 
 
 @pytest.mark.parametrize("cut", [4, 30, 80, 91, 150])
-def test_a_message_without_its_end_is_cut_off_for_good(
-    log: CommitLog, some: Some, cut: int
-) -> None:
+def test_a_message_without_its_end_is_cut_off_for_good(log: CommitLog, cut: int) -> None:
     placed = log.put_messages(some(9))
     path, end = log.files.path(0), placed[-1].physical_offset
     path.write_bytes(path.read_bytes()[: end + cut].ljust(FILE, b"\0"))
@@ -179,7 +172,7 @@ def damage(log: CommitLog, place: int) -> None:
 
 @pytest.mark.parametrize("number", [0, 5, 20, 48])
 def test_damage_before_messages_is_refused_after_a_stop_unless_given_up(
-    log: CommitLog, some: Some, number: int
+    log: CommitLog, number: int
 ) -> None:
     """The original cuts the log there without a word."""
     placed = log.put_messages(some(50))
@@ -194,7 +187,7 @@ def test_damage_before_messages_is_refused_after_a_stop_unless_given_up(
 
 @pytest.mark.parametrize(("vouched", "refused"), [(2, False), (9, False), (30, True)])
 def test_damage_after_a_crash_is_refused_before_flushed_messages(
-    log: CommitLog, some: Some, vouched: int, refused: bool
+    log: CommitLog, vouched: int, refused: bool
 ) -> None:
     """A power failure may leave holes among what was not flushed, and no others."""
     placed = [one for message in some(40) for one in log.put_messages([message])]
@@ -211,9 +204,7 @@ def test_damage_after_a_crash_is_refused_before_flushed_messages(
         assert [one.physical_offset for one in gathered] == places
 
 
-def test_crash_recovery_begins_at_the_last_file_the_checkpoint_covers(
-    log: CommitLog, some: Some
-) -> None:
+def test_crash_recovery_begins_at_the_last_file_the_checkpoint_covers(log: CommitLog) -> None:
     placed = [one for message in some(60) for one in log.put_messages([message])]
     firsts = [one for one in placed if one.physical_offset % FILE == 0]
     found = reopened(log)
@@ -233,9 +224,7 @@ def test_a_log_of_zeros_is_empty(log: CommitLog, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offset", [1, 91, 200])
-def test_what_is_no_message_is_told_and_not_returned(
-    log: CommitLog, some: Some, offset: int
-) -> None:
+def test_what_is_no_message_is_told_and_not_returned(log: CommitLog, offset: int) -> None:
     log.put_messages(some(3))
     with pytest.raises(FormatError):
         log.message_at(offset)

@@ -6,12 +6,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from made_logs import files, index_units, overwrite, vouch_for_all
+from made_logs import files, golden, index_units, overwrite, some, vouch_for_all
+from small_stores import SmallStores
 
 from dledger.errors import CorruptStore, DLedgerError, FormatError, PathError
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
@@ -22,8 +22,6 @@ from dledger.rocketmq.store.store_lock import CheckpointFile
 from dledger.rocketmq.store.topic_configs import TopicConfig, TopicConfigs
 from verification.sim.rng import Rng
 
-Some = Callable[..., list[Message]]
-Opened = Callable[..., MessageStore]
 SLOTS = 16
 """Of an index file of the stores here."""
 
@@ -54,35 +52,31 @@ def check(store: MessageStore, least: int) -> int:
     return count
 
 
-def test_a_stopped_store_has_everything_and_goes_on(
-    tmp_path: Path, some: Some, opened: Opened
-) -> None:
-    with opened(tmp_path) as store:
+def test_a_stopped_store_has_everything_and_goes_on(small: SmallStores) -> None:
+    with small.open() as store:
         store.put_messages(some(50))
         assert check(store, 50) == 50
-        assert (tmp_path / "abort").exists()
-    assert not (tmp_path / "abort").exists()
-    with opened(tmp_path) as store:
+        assert (small.root / "abort").exists()
+    assert not (small.root / "abort").exists()
+    with small.open() as store:
         assert check(store, 50) == 50
         store.put_messages(some(30, first=50))
         assert check(store, 80) == 80
-    checkpoint = CheckpointFile(tmp_path).read()
+    checkpoint = CheckpointFile(small.root).read()
     last = store.log.store_timestamp
     assert (checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp) == (last, last)
-    assert (tmp_path / "checkpoint").stat().st_size == 4096
+    assert (small.root / "checkpoint").stat().st_size == 4096
 
 
-def test_a_store_of_a_killed_process_has_everything_that_was_put(
-    tmp_path: Path, some: Some, opened: Opened
-) -> None:
-    store = opened(tmp_path / "live")
+def test_a_store_of_a_killed_process_has_everything_that_was_put(small: SmallStores) -> None:
+    store = small.open("live")
     for n in range(12):
         store.put_messages(some(7, first=7 * n))
         if n == 5:
             store.flush()
-        copy = tmp_path / f"copy{n}"
-        shutil.copytree(tmp_path / "live", copy)
-        found = opened(copy)
+        copy = small.root / f"copy{n}"
+        shutil.copytree(small.root / "live", copy)
+        found = small.open(copy.name)
         assert check(found, 7 * n + 7) == 7 * n + 7
         found.put_messages(some(5, first=7 * n + 7))
         assert check(found, 7 * n + 12) == 7 * n + 12
@@ -112,11 +106,11 @@ def after_power_failure(
 
 @pytest.mark.parametrize("seed", range(60))
 def test_store_after_a_power_failure_is_consistent_and_has_flushed_data(
-    tmp_path: Path, some: Some, opened: Opened, clock: Any, seed: int
+    small: SmallStores, clock: Any, seed: int
 ) -> None:
     dice = Rng(seed)
     clock.step = (1, 5000)[seed % 2]  # the recovery begins with the first file, or with a later one
-    store, count = opened(tmp_path / "live"), 0
+    store, count = small.open("live"), 0
 
     def put_some(most: int) -> None:
         nonlocal count
@@ -127,33 +121,33 @@ def test_store_after_a_power_failure_is_consistent_and_has_flushed_data(
 
     put_some(6)
     store.flush()
-    flushed, durable = files(tmp_path / "live"), count
+    flushed, durable = files(small.root / "live"), count
     put_some(3)
-    after_power_failure(flushed, files(tmp_path / "live"), dice, tmp_path / "crashed")
-    found = opened(tmp_path / "crashed")
+    after_power_failure(flushed, files(small.root / "live"), dice, small.root / "crashed")
+    found = small.open("crashed")
     kept = check(found, durable)
     found.put_messages(some(10, first=kept))
     assert check(found, kept + 10) == kept + 10
     found.close()
-    with opened(tmp_path / "crashed") as found:
+    with small.open("crashed") as found:
         assert check(found, kept + 10) == kept + 10
 
 
 @pytest.mark.parametrize("keyless", [0, 40])
 def test_torn_index_of_a_crashed_broker_is_rebuilt_from_the_tear(
-    tmp_path: Path, some: Some, opened: Opened, keyless: int
+    small: SmallStores, keyless: int
 ) -> None:
     """A broker puts its index on the disk when a file is full: what the checkpoint vouches for need
     not be in it."""
-    with opened(tmp_path, index_units=1000) as store:
+    with small.open(index_units=1000) as store:
         store.put_messages(some(100))
         store.put_messages([Message("no keys", bytes(500))] * keyless)
         assert store.index is not None
         (path,) = store.index.files
-    assert vouch_for_all(tmp_path, store) > 4096
+    assert vouch_for_all(store) > 4096
     overwrite(path, 40 + 4 * SLOTS + 20 * 30, bytes(20 * 30))
-    (tmp_path / "abort").touch()
-    with opened(tmp_path, index_units=1000) as store:
+    (small.root / "abort").touch()
+    with small.open(index_units=1000) as store:
         for n in range(100):
             (found,) = store.messages_with_key(("orders", "payments")[n % 2], f"k{n}")
             assert found.body[:6] == b"%06d" % n
@@ -162,13 +156,13 @@ def test_torn_index_of_a_crashed_broker_is_rebuilt_from_the_tear(
 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_store_with_any_bytes_changed_opens_or_says_what_is_wrong(
-    tmp_path: Path, some: Some, opened: Opened, seed: int
+    small: SmallStores, seed: int
 ) -> None:
     dice = Rng(seed)
-    with opened(tmp_path) as store:
+    with small.open() as store:
         store.topics.put(TopicConfig("orders"))
         store.put_messages(some(60))
-    paths = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    paths = sorted(path for path in small.root.rglob("*") if path.is_file())
     path = paths[dice.below(len(paths))]
     data = bytearray(path.read_bytes())
     kind = dice.below(4)
@@ -182,9 +176,9 @@ def test_a_store_with_any_bytes_changed_opens_or_says_what_is_wrong(
             data[at] = dice.below(256)
     path.write_bytes(data)
     if dice.below(2):
-        (tmp_path / "abort").touch()
+        (small.root / "abort").touch()
     try:
-        store = opened(tmp_path)
+        store = small.open()
         store.put_messages(some(5, first=60))
         for (topic, queue_id), queue in store.queues.items():
             store.messages(topic, queue_id, queue.min_offset)
@@ -192,22 +186,20 @@ def test_a_store_with_any_bytes_changed_opens_or_says_what_is_wrong(
         store.close()
     except DLedgerError as error:
         assert str(error)  # noqa: PT017
-    opened(tmp_path.parent / f"{tmp_path.name}-another").close()
+    small.open(f"../{small.root.name}-another").close()
 
 
-def test_queues_and_index_of_messages_that_the_log_has_no_more_are_cut(
-    tmp_path: Path, some: Some, opened: Opened
-) -> None:
-    with opened(tmp_path) as store:
+def test_queues_and_index_of_messages_that_the_log_has_no_more_are_cut(small: SmallStores) -> None:
+    with small.open() as store:
         placed = store.put_messages(some(50))
     last = placed[-1].physical_offset // 4096 * 4096
-    (tmp_path / "commitlog" / f"{last:020d}").unlink()
-    before = {path: path.read_bytes() for path in tmp_path.rglob("0*[0-9]")}
+    (small.root / "commitlog" / f"{last:020d}").unlink()
+    before = {path: path.read_bytes() for path in small.root.rglob("0*[0-9]")}
     for _ in range(2):
         with pytest.raises(CorruptStore, match="queues name 16 behind, the index names one at"):
-            opened(tmp_path)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("0*[0-9]")} == before
-    with opened(tmp_path, cut_damage=True) as store:
+            small.open()
+    assert {path: path.read_bytes() for path in small.root.rglob("0*[0-9]")} == before
+    with small.open(cut_damage=True) as store:
         kept = sum(one.physical_offset < last for one in placed)
         assert check(store, kept) == kept
         store.put_messages(some(3, first=kept))
@@ -216,30 +208,30 @@ def test_queues_and_index_of_messages_that_the_log_has_no_more_are_cut(
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_log_that_lost_its_end_is_told_by_the_checkpoint_alone(
-    tmp_path: Path, some: Some, opened: Opened, is_clean: bool
+    small: SmallStores, is_clean: bool
 ) -> None:
-    with opened(tmp_path) as store:
+    with small.open() as store:
         placed = [store.put_message(one) for one in some(50)]
     last = placed[-1].physical_offset // 4096 * 4096
-    (tmp_path / "commitlog" / f"{last:020d}").unlink()
+    (small.root / "commitlog" / f"{last:020d}").unlink()
     for folder in ("consumequeue", "index"):
-        shutil.rmtree(tmp_path / folder)
-    (tmp_path / "dispatched").unlink()
+        shutil.rmtree(small.root / folder)
+    (small.root / "dispatched").unlink()
     if not is_clean:
-        (tmp_path / "abort").touch()
-        CheckpointFile(tmp_path).write(StoreCheckpoint(*[placed[-1].store_timestamp + 3001] * 2))
+        (small.root / "abort").touch()
+        CheckpointFile(small.root).write(StoreCheckpoint(*[placed[-1].store_timestamp + 3001] * 2))
     with pytest.raises(CorruptStore, match=r"the checkpoint knows of one stored at.*lost its end"):
-        opened(tmp_path)
-    (tmp_path / "checkpoint").unlink()
-    with opened(tmp_path) as store:
+        small.open()
+    (small.root / "checkpoint").unlink()
+    with small.open() as store:
         kept = sum(one.physical_offset < last for one in placed)
         assert check(store, kept) == kept
 
 
 def test_a_queue_of_which_all_was_deleted_has_no_messages_from_any_offset(
-    tmp_path: Path, opened: Opened
+    small: SmallStores,
 ) -> None:
-    with opened(tmp_path) as store:
+    with small.open() as store:
         store.put_message(Message("gone", b"first"))
         store.put_messages([Message("kept", bytes(1000)) for _ in range(8)])
         assert store.delete_before(4096) == 1
@@ -249,26 +241,22 @@ def test_a_queue_of_which_all_was_deleted_has_no_messages_from_any_offset(
         assert [store.messages("gone", 0, offset) for offset in (0, 1, 2)] == [[], [], []]
 
 
-def test_old_files_go_with_what_queues_and_index_have_of_them(
-    tmp_path: Path, some: Some, opened: Opened
-) -> None:
-    with opened(tmp_path) as store:
+def test_old_files_go_with_what_queues_and_index_have_of_them(small: SmallStores) -> None:
+    with small.open() as store:
         store.put_messages(some(200))
         assert store.delete_before(5 * 4096) == 5
         first = min(queue.min_offset for _, queue in store.queues.items())
         assert first > 0
         for (topic, queue_id), queue in store.queues.items():
             assert store.messages(topic, queue_id, 0, 1)[0].queue_offset == queue.min_offset
-    with opened(tmp_path) as store:
+    with small.open() as store:
         assert min(queue.min_offset for _, queue in store.queues.items()) == first
         assert store.messages_with_key("orders", "U00000000") == []
         assert store.messages_with_key("payments", "U00000199")
 
 
-def test_bytes_of_a_master_are_in_queues_and_index_as_they_come(
-    tmp_path: Path, some: Some, opened: Opened
-) -> None:
-    with opened(tmp_path / "master") as master, opened(tmp_path / "slave") as slave:
+def test_bytes_of_a_master_are_in_queues_and_index_as_they_come(small: SmallStores) -> None:
+    with small.open("master") as master, small.open("slave") as slave:
         master.put_messages(some(100))
         data = master.log.read(0, master.log.max_offset)
         for begin in range(0, len(data), 333):
@@ -278,12 +266,12 @@ def test_bytes_of_a_master_are_in_queues_and_index_as_they_come(
             assert files(slave.root / folder) == files(master.root / folder)
 
 
-def test_a_store_that_is_open_is_not_opened_again_here(tmp_path: Path, opened: Opened) -> None:
-    with opened(tmp_path):
+def test_a_store_that_is_open_is_not_opened_again_here(small: SmallStores) -> None:
+    with small.open():
         for _ in range(2):
             with pytest.raises(PathError, match="is in use"):
-                opened(tmp_path)
-    opened(tmp_path).close()
+                small.open()
+    small.open().close()
 
 
 HOLD = """
@@ -295,44 +283,38 @@ with open(sys.argv[1], "w") as file:
 """
 
 
-def test_a_store_that_another_process_has_open_is_left_alone(
-    tmp_path: Path, some: Some, opened: Opened
-) -> None:
-    with opened(tmp_path) as store:
+def test_a_store_that_another_process_has_open_is_left_alone(small: SmallStores) -> None:
+    with small.open() as store:
         store.put_messages(some(5))
-    words = [sys.executable, "-c", HOLD, str(tmp_path / "lock")]
+    words = [sys.executable, "-c", HOLD, str(small.root / "lock")]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
-        before = files(tmp_path)
+        before = files(small.root)
         with pytest.raises(PathError, match="is in use"):
-            opened(tmp_path)
-        assert files(tmp_path) == before
+            small.open()
+        assert files(small.root) == before
         other.communicate()
-    opened(tmp_path).close()
+    small.open().close()
 
 
-def test_a_store_of_dledger_mode_is_no_plain_one(tmp_path: Path, opened: Opened) -> None:
-    (tmp_path / "dledger-n0" / "data").mkdir(parents=True)
+def test_a_store_of_dledger_mode_is_no_plain_one(small: SmallStores) -> None:
+    (small.root / "dledger-n0" / "data").mkdir(parents=True)
     with pytest.raises(PathError, match="DLedger mode"):
-        opened(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["dledger-n0"]
+        small.open()
+    assert [path.name for path in small.root.iterdir()] == ["dledger-n0"]
 
 
-def test_a_store_whose_files_have_other_sizes_says_so(
-    tmp_path: Path, some: Some, opened: Opened
-) -> None:
-    with opened(tmp_path) as store:
+def test_a_store_whose_files_have_other_sizes_says_so(small: SmallStores) -> None:
+    with small.open() as store:
         store.put_messages(some(5))
     with pytest.raises(CorruptStore, match="4,096 bytes, and the files of this log 8,192"):
-        opened(tmp_path, file_size=8192)
+        small.open(file_size=8192)
     with pytest.raises(CorruptStore, match="the numbers that it was made with"):
-        opened(tmp_path, index_slots=17)
+        small.open(index_slots=17)
 
 
-def test_topics_are_added_to_those_that_the_broker_has(
-    tmp_path: Path, golden: Callable[[str], bytes]
-) -> None:
+def test_topics_are_added_to_those_that_the_broker_has(tmp_path: Path) -> None:
     data = golden("topics.json")
     (tmp_path / "topics.json").write_bytes(data)
     topics = TopicConfigs(tmp_path, lambda: 5)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_logs import files, make_log
+from made_logs import files, make_log, some
 
 from dledger.errors import FormatError
 from dledger.rocketmq.dispatch.build_consume_queue import DELAY_LEVELS_MS, Dispatcher, Reput
@@ -24,7 +23,6 @@ from dledger.rocketmq.format.properties import java_hash
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
 
-Some = Callable[..., list[Message]]
 V6 = Host.of("fd00::7", 40001)
 
 
@@ -40,7 +38,7 @@ def index(tmp_path: Path) -> IndexService:
 
 @pytest.mark.parametrize("entries", [False, True])
 def test_each_message_has_its_unit_with_place_size_and_tags_code(
-    some: Some, queues: ConsumeQueues, index: IndexService, entries: bool
+    queues: ConsumeQueues, index: IndexService, entries: bool
 ) -> None:
     messages = [replace(m, queue_offset=n // 8) for n, m in enumerate(some(24))]
     log = make_log(messages, entries=entries)
@@ -97,7 +95,7 @@ def test_a_delayed_message_has_its_time_of_delivery_for_a_tags_code(
     assert found.tags_code == (1000 + DELAY_LEVELS_MS[level - 1] if level else java_hash("a"))
 
 
-def test_keys_are_the_unique_one_first_and_each_word_of_the_others(some: Some) -> None:
+def test_keys_are_the_unique_one_first_and_each_word_of_the_others() -> None:
     properties = ("KEYS\x01 a  b \x02UNIQ_KEY\x01u", "UNIQ_KEY\x01u", "KEYS\x01a", "")
     log = make_log(Message("t", b"", text) for text in properties)
     found, _ = Dispatcher().requests(log, 0, 1 << 20)
@@ -106,7 +104,7 @@ def test_keys_are_the_unique_one_first_and_each_word_of_the_others(some: Some) -
 
 @pytest.mark.parametrize("entries", [False, True])
 def test_a_blank_leads_to_the_next_file_however_short_it_is(
-    some: Some, queues: ConsumeQueues, entries: bool
+    queues: ConsumeQueues, entries: bool
 ) -> None:
     blank = encode_dledger_blank if entries else encode_blank
     for room in (8, 9, 47, 48, 90, 91, 200):
@@ -116,7 +114,7 @@ def test_a_blank_leads_to_the_next_file_however_short_it_is(
 
 
 def test_bytes_are_dispatched_again_from_anywhere_without_a_change(
-    some: Some, queues: ConsumeQueues, index: IndexService
+    queues: ConsumeQueues, index: IndexService
 ) -> None:
     messages = [replace(m, queue_offset=n // 8) for n, m in enumerate(some(24))]
     log = make_log(messages)
@@ -133,7 +131,7 @@ def test_bytes_are_dispatched_again_from_anywhere_without_a_change(
 
 @pytest.mark.parametrize("place", [0, 3, 4, 28, 35, 84, 100])
 def test_damage_is_named_after_what_is_before_it_has_been_put(
-    some: Some, queues: ConsumeQueues, place: int
+    queues: ConsumeQueues, place: int
 ) -> None:
     messages = some(3)
     log = bytearray(make_log(messages))
@@ -147,12 +145,12 @@ def test_damage_is_named_after_what_is_before_it_has_been_put(
     assert queues.max_physical == second
 
 
-def test_bytes_that_leave_something_out_are_refused(some: Some, queues: ConsumeQueues) -> None:
+def test_bytes_that_leave_something_out_are_refused(queues: ConsumeQueues) -> None:
     with pytest.raises(ValueError, match="come first"):
         Reput(queues, None, offset=0).dispatch(make_log(some(1)), 10, 1 << 20)
 
 
-def test_zeros_are_where_the_log_goes_on(some: Some, queues: ConsumeQueues) -> None:
+def test_zeros_are_where_the_log_goes_on(queues: ConsumeQueues) -> None:
     log, reput = make_log(some(1)), Reput(queues, None, offset=0)
     assert reput.dispatch(log + bytes(500), 0, 1 << 20) == len(log)
     assert reput.dispatch(log + bytes(500), 0, 1 << 20) == len(log)

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from made_logs import some
+from small_stores import SmallStores
 
-from dledger.rocketmq.format.message import Message
 from dledger.rocketmq.store.dispatch_checkpoint import StoreMark
 from dledger.rocketmq.store.message_store import MessageStore
 
-Some = Callable[..., list[Message]]
-
 
 @pytest.fixture
-def store(tmp_path: Path, opened: Callable[..., MessageStore]) -> Any:
-    with opened(tmp_path) as store:
+def store(small: SmallStores) -> Any:
+    with small.open() as store:
         yield store
 
 
 def test_a_flush_syncs_the_queues_before_the_checkpoint_says_so(
-    tmp_path: Path, some: Some, store: MessageStore, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: set[Path] = set()
     sync = os.fdatasync
@@ -41,7 +39,7 @@ def test_a_flush_syncs_the_queues_before_the_checkpoint_says_so(
 
 
 def test_flush_writes_one_mark_per_log_file_and_a_clean_end_the_last_one(
-    tmp_path: Path, some: Some, opened: Any, store: Any, monkeypatch: pytest.MonkeyPatch
+    small: SmallStores, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks: list[int] = []
     save = StoreMark.save
@@ -58,12 +56,12 @@ def test_flush_writes_one_mark_per_log_file_and_a_clean_end_the_last_one(
     assert [end // 4096 for end in marks] == list(range(ends // 4096 + 1))
     store.close()
     assert marks[-1] == ends
-    with opened(tmp_path):
+    with small.open():
         marks.clear()
     assert marks == []
 
 
-def test_a_search_by_key_includes_both_of_its_times(some: Some, store: MessageStore) -> None:
+def test_a_search_by_key_includes_both_of_its_times(store: MessageStore) -> None:
     (placed,) = store.put_messages(some(1))
     message = store.message_at(placed.physical_offset)
     key, at = message.property_map()["UNIQ_KEY"], placed.store_timestamp

@@ -4,23 +4,18 @@ start."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from made_logs import index_units, overwrite, vouch_for_all
+from made_logs import index_units, overwrite, some, vouch_for_all
+from small_stores import SmallStores
 
 from dledger.errors import CorruptStore
 from dledger.rocketmq.dispatch.reput_columns import ColumnReput
 from dledger.rocketmq.format.message import Message
 from dledger.rocketmq.store.message_store import MessageStore
-
-Some = Callable[..., list[Message]]
-Opened = Callable[..., MessageStore]
-
 
 FEW = 60
 """Messages that fill three files of the log, six of the index, and two of each queue."""
@@ -42,8 +37,9 @@ def shown(store: MessageStore) -> tuple[dict[Any, Any], list[tuple[int, int]], d
 
 
 @pytest.fixture
-def opened(opened: Opened) -> Opened:
-    return partial(opened, index_slots=SLOTS, index_units=UNITS)
+def small(small: SmallStores) -> SmallStores:
+    small.settings |= {"index_slots": SLOTS, "index_units": UNITS}
+    return small
 
 
 A_QUEUE = "consumequeue/orders/1"
@@ -78,121 +74,113 @@ MARK = "dispatched"
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
 @pytest.mark.parametrize("losses", LOSSES.values(), ids=LOSSES)
 def test_a_start_makes_good_what_is_lost_of_queues_and_index(
-    tmp_path: Path, some: Some, opened: Opened, losses: Any, killed: bool, marked: bool
+    small: SmallStores, losses: Any, killed: bool, marked: bool
 ) -> None:
-    root, twin = tmp_path / "store", tmp_path / "twin"
+    root, twin = small.root / "store", small.root / "twin"
     settings = {"reput": ColumnReput} if killed else {}
-    with opened(root, **settings) as store:
+    with small.open("store", **settings) as store:
         store.put_messages(some(FEW, queues=2))
     if killed:
-        store = opened(root, **settings)
+        store = small.open("store", **settings)
         for first in (FEW, FEW + MORE):  # the second flush writes no mark
             store.put_messages(some(MORE, first=first, queues=2))
             store.flush()
         store.abandon()
-        assert vouch_for_all(root, store) > 2 * 4096
+        assert vouch_for_all(store) > 2 * 4096
     if not marked:
         (root / MARK).unlink(missing_ok=True)
     shutil.copytree(root, twin)
-    with opened(twin) as store:
+    with small.open("twin") as store:
         whole = shown(store)
     assert len(whole[0]) == FEW + killed * 2 * MORE
     for folder, number in losses:
         lose(root, folder, number)
-    with opened(root, **settings) as store:
+    with small.open("store", **settings) as store:
         assert shown(store) == whole
-    with opened(root) as store:
+    with small.open("store") as store:
         assert shown(store) == whole
         (message,) = some(1, first=1000)
         placed = store.put_message(replace(message, queue_id=1))
         assert placed.queue_offset == whole[2]["orders", 1]
 
 
-def test_emptied_queue_continues_at_its_end_when_its_files_are_lost(
-    tmp_path: Path, some: Some, opened: Opened
-) -> None:
+def test_emptied_queue_continues_at_its_end_when_its_files_are_lost(small: SmallStores) -> None:
     """All messages of the queue were deleted before."""
-    with opened(tmp_path) as store:
+    with small.open() as store:
         store.put_messages([Message("old", bytes(50))] * 3)
         store.put_messages(some(FEW))
         assert store.delete_before(4096) == 1
-    shutil.rmtree(tmp_path / "consumequeue" / "old")
+    shutil.rmtree(small.root / "consumequeue" / "old")
     for _ in range(2):
-        with opened(tmp_path) as store:
+        with small.open() as store:
             assert store.log.next_offsets["old", 0] == 3
             store.put_messages(some(1))
-    with opened(tmp_path) as store:
+    with small.open() as store:
         assert store.put_message(Message("old", bytes(50))).queue_offset == 3
 
 
-def test_a_mark_from_before_the_recovery_s_begin_vouches_for_nothing(
-    tmp_path: Path, some: Some, opened: Opened
-) -> None:
-    store = opened(tmp_path)
+def test_a_mark_from_before_the_recovery_s_begin_vouches_for_nothing(small: SmallStores) -> None:
+    store = small.open()
     store.put_messages(some(3))
     store.flush()
-    mark = (tmp_path / MARK).read_bytes()
+    mark = (small.root / MARK).read_bytes()
     store.put_messages([Message("new", bytes(50))] * 3)
     store.put_messages(some(FEW))
     store.flush()
     store.abandon()
-    assert vouch_for_all(tmp_path, store) > 2 * 4096
-    shutil.rmtree(tmp_path / "consumequeue" / "new")
-    (tmp_path / MARK).write_bytes(mark)
-    with opened(tmp_path) as store:
+    assert vouch_for_all(store) > 2 * 4096
+    shutil.rmtree(small.root / "consumequeue" / "new")
+    (small.root / MARK).write_bytes(mark)
+    with small.open() as store:
         assert len(store.messages("new", 0, 0)) == 3
 
 
-def test_deletion_first_records_the_ends_of_queues_that_it_empties(
-    tmp_path: Path, some: Some, opened: Opened
-) -> None:
-    store = opened(tmp_path)
+def test_deletion_first_records_the_ends_of_queues_that_it_empties(small: SmallStores) -> None:
+    store = small.open()
     store.flush()
     store.put_messages([Message("old", bytes(50))] * 3)
     store.put_messages(some(FEW))
     assert store.delete_before(2 * 4096) == 2
     store.abandon()
-    shutil.rmtree(tmp_path / "consumequeue" / "old")
-    with opened(tmp_path) as store:
+    shutil.rmtree(small.root / "consumequeue" / "old")
+    with small.open() as store:
         assert store.put_message(Message("old", bytes(50))).queue_offset == 3
 
 
 def test_start_reads_the_whole_log_only_in_doubt(
-    tmp_path: Path, some: Some, opened: Opened, caplog: pytest.LogCaptureFixture
+    small: SmallStores, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The start reports damage of the log that keeps it from repairing a loss."""
-    with opened(tmp_path) as store:
+    with small.open() as store:
         place = store.put_messages(some(FEW, queues=2))[4].physical_offset
-    overwrite(tmp_path / "commitlog" / f"{0:020d}", place + 4, b"rot!")
-    opened(tmp_path).close()
+    overwrite(small.root / "commitlog" / f"{0:020d}", place + 4, b"rot!")
+    small.open().close()
     assert caplog.messages == []
-    (tmp_path / MARK).write_bytes(b"no mark")
-    opened(tmp_path).close()
+    (small.root / MARK).write_bytes(b"no mark")
+    small.open().close()
     assert f"the commit log is damaged: byte {place:,}" in caplog.text
     caplog.clear()
-    opened(tmp_path).close()
+    small.open().close()
     assert caplog.messages == []
-    lose(tmp_path, A_QUEUE)
+    lose(small.root, A_QUEUE)
     with pytest.raises(
         CorruptStore, match=r"queue 1 of orders; and the commit log, of which .* is damaged: byte"
     ):
-        opened(tmp_path)
+        small.open()
 
 
-def test_queue_recovered_within_its_first_file_has_all_its_messages(
-    tmp_path: Path, some: Some, opened: Opened
-) -> None:
+def test_queue_recovered_within_its_first_file_has_all_its_messages(small: SmallStores) -> None:
     """The crash recovery alone would begin the queue behind its first messages."""
-    root, twin = tmp_path / "store", tmp_path / "twin"
-    store = opened(root, units_in_file=100)
+    root, twin = small.root / "store", small.root / "twin"
+    store = small.open("store", units_in_file=100)
     store.put_messages(some(FEW, queues=2))
     store.flush()
     store.abandon()
-    assert vouch_for_all(root, store) > 2 * 4096
+    assert vouch_for_all(store) > 2 * 4096
     (root / MARK).unlink()
     shutil.copytree(root, twin)
-    with opened(twin, units_in_file=100) as store:
+    with small.open("twin", units_in_file=100) as store:
         whole = shown(store)
     lose(root, A_QUEUE)
-    with opened(root, units_in_file=100) as store:
+    with small.open("store", units_in_file=100) as store:
         assert shown(store) == whole
