@@ -53,10 +53,8 @@ def golden_ledger(root: Path) -> None:
     folder.mkdir(parents=True)
     data = (GOLDEN / "dledger_data.bin").read_bytes().ljust(FILE["golden"], b"\0")
     (folder / ("0" * 20)).write_bytes(data)
-    queues, index = (
-        ConsumeQueues(root / "consumequeue", 1000),
-        IndexService(root / "index", SLOTS, units=400),
-    )
+    queues = ConsumeQueues(root / "consumequeue", 1000)
+    index = IndexService(root / "index", SLOTS, units=400)
     reput = Reput(queues, index, offset=0)
     reput.dispatch(data, 0, len(data))
     queues.flush()
