@@ -39,9 +39,8 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(store: Path) -> N
     assert "300 messages in 2 files of 65,536 bytes" in done.output
     assert "fingerprint " in done.output
     assert f"close {store}/commitlog/{SIZE:020d} by a blank of" in done.output
-    assert (
-        f"make {store}/dledger-n0: node n0 of group g, whose log begins at 131,072" in done.output
-    )
+    made = "node n0 of group g, whose log begins at 131,072"
+    assert f"make {store}/dledger-n0: {made}" in done.output
 
 
 def test_nothing_is_done_unless_somebody_says_yes(store: Path) -> None:
@@ -55,14 +54,11 @@ def test_nothing_is_done_unless_somebody_says_yes(store: Path) -> None:
 
 def test_adopted_store_names_its_start_command_and_is_not_adopted_twice(store: Path) -> None:
     done = adopted(store, "--yes")
-    assert (
-        f"--dir {store}/dledger-n0 --set commit_log=rocketmq --set segment_bytes=65536"
-        in done.output
-    )
+    options = "--set commit_log=rocketmq --set segment_bytes=65536"
+    assert f"--dir {store}/dledger-n0 {options}" in done.output
     settings = dict(text.strip().split("=") for text in done.output.split("--set ")[1:])
-    assert GroupConfig(
-        commit_log=settings.pop("commit_log"), **{name: int(v) for name, v in settings.items()}
-    )
+    commit_log = settings.pop("commit_log")
+    assert GroupConfig(commit_log=commit_log, **{name: int(v) for name, v in settings.items()})
     before = files_of(store)
     assert "this is done already" in adopted(store, "--yes").output
     assert files_of(store) == before
