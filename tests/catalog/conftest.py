@@ -21,7 +21,7 @@ from dledger.protocol.messages.catalog_commands import (
     OpenStage,
     StageSum,
 )
-from dledger.records.body.header import BodyHeader, BodyKind, Codec, Flag
+from dledger.records.body.header import BodyHeader, BodyKind, Flag
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 
@@ -59,21 +59,9 @@ class Log:
         version: int = 0,
     ) -> DataResult:
         """Commit a batch. Only what the log says as well is refused by a leader at once."""
-        producer_id, epoch = (stage, 0) if stage is not None else producer
-        header = BodyHeader(
-            BodyKind.DATA,
-            topic_id,
-            partition,
-            count,
-            time,
-            time,
-            producer_id,
-            epoch,
-            sequence,
-            Codec.NONE,
-            Flag.STAGED if stage is not None else Flag(0),
-            version,
-        )
+        session, flags = (producer, Flag(0)) if stage is None else ((stage, 0), Flag.STAGED)
+        batch = BodyKind.DATA, topic_id, partition, count, time, time
+        header = BodyHeader(*batch, *session, sequence, flags=flags, schema_version=version)
         refused = self.catalog.check_append(header)
         self.entries.append((self.pos, size, header, len(self.entries) & 0xFFFF))
         self.pos += size + 112
@@ -113,15 +101,8 @@ class Log:
     def stage(
         self, writer: str = "w", sequence: int = 0, *, timeout_ms: int = 1000, time_ms: int = 0
     ) -> int:
-        opened = self.run(
-            OpenStage(
-                writer_id=writer,
-                sequence=sequence,
-                label="l",
-                timeout_ms=timeout_ms,
-                time_ms=time_ms,
-            )
-        )
+        of = {"writer_id": writer, "sequence": sequence, "label": "l"}
+        opened = self.run(OpenStage(**of, timeout_ms=timeout_ms, time_ms=time_ms))
         return int(opened.result["stage_id"])
 
     def staged(

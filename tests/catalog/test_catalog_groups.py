@@ -162,11 +162,8 @@ def test_hold_covers_unread_records_that_lie_earlier_in_the_log(
     log.data(2)
     log.data(2)
     log.commit(staged)
-    assert [(base, index) for base, _, index in log.spans()] == [
-        (0, staged_at + 1),
-        (2, staged_at + 2),
-        (4, staged_at),
-    ]
+    after, last = staged_at + 1, staged_at + 2
+    assert log.spans() == [(0, 2, after), (2, 2, last), (4, 3, staged_at)]
     commit(log, t={0: 2})
     hold(log)
     assert held(log)[0][0] <= staged_at

@@ -3,7 +3,6 @@ restart."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -176,10 +175,8 @@ class Model:
                 return Code.UNKNOWN_STAGE, {}
             if stage["of"] != (writer, sequence):
                 return Code.TRANSACTION_CONFLICT, {}
-            if (len(stage["held"]), sum(count for _, count, _ in stage["held"])) != (
-                part.batches,
-                part.records,
-            ):
+            records = sum(count for _, count, _ in stage["held"])
+            if (len(stage["held"]), records) != (part.batches, part.records):
                 return Code.STAGE_INCOMPLETE, {}
             if any(where not in self.batches for where, *_ in stage["held"]):
                 return Code.UNKNOWN_TOPIC, {}
@@ -214,9 +211,8 @@ class Run:
     def step(self, what: str, *args: Any) -> None:
         getattr(self, what)(*args)
         log, model = self.log, self.model
-        assert {
-            info.name: (info.topic_id, info.partitions) for info in log.catalog.topics()
-        } == model.topics
+        topics = {one.name: (one.topic_id, one.partitions) for one in log.catalog.topics()}
+        assert topics == model.topics
         for where, batches in model.batches.items():
             assert [span[1:] for span in log.spans(*where)] == batches
         assert log.catalog.group("g") == model.groups
@@ -233,15 +229,13 @@ class Run:
         return max(1, self.model.ids - number // 2), number % 2
 
     def create(self, name: str, partitions: int) -> None:
-        made = self.log.run(
-            CreateTopic(name=name, log_id=f"id-{self.index}", partitions=partitions, if_absent=True)
-        )
+        of = {"name": name, "log_id": f"id-{self.index}", "partitions": partitions}
+        made = self.log.run(CreateTopic(**of, if_absent=True))
         assert made.code is self.model.create(name, partitions)
 
     def grow(self, name: str, partitions: int) -> None:
-        assert self.log.run(
-            AddPartitions(name=name, partitions=partitions)
-        ).code is self.model.grow(name, partitions)
+        grown = self.log.run(AddPartitions(name=name, partitions=partitions))
+        assert grown.code is self.model.grow(name, partitions)
 
     def delete(self, name: str) -> None:
         assert self.log.run(DeleteTopic(name=name)).code is self.model.delete(name)
@@ -249,6 +243,9 @@ class Run:
     def init(self, name: str) -> None:
         result = self.log.run(InitProducer(producer_name=name, time_ms=self.now)).result
         assert (result["producer_id"], result["epoch"]) == self.model.init(name)
+
+    def data(self, where: tuple[int, int], count: int, **of: Any) -> Any:
+        return self.log.data(count, topic_id=where[0], partition=where[1], **of)
 
     def send(self, which: int, number: int, epoch: int, sequence: int, count: int) -> None:
         where = self.where(number)
@@ -259,22 +256,13 @@ class Run:
             producer = which, max(0, session["epoch"] + epoch)
             sequence = max(0, len(session["results"].get(where, [])) + sequence)
         expected = self.model.send(where, count, self.index, producer, sequence)
-        result = self.log.data(
-            count, topic_id=where[0], partition=where[1], producer=producer, sequence=sequence
-        )
+        result = self.data(where, count, producer=producer, sequence=sequence)
         assert result[:2] == expected
 
     def open(self, writer: str, sequence: int, timeout_ms: int) -> None:
         at = self.index
-        opened = self.log.run(
-            OpenStage(
-                writer_id=writer,
-                sequence=sequence,
-                label="",
-                timeout_ms=timeout_ms,
-                time_ms=self.now,
-            )
-        )
+        times = {"timeout_ms": timeout_ms, "time_ms": self.now}
+        opened = self.log.run(OpenStage(writer_id=writer, sequence=sequence, label="", **times))
         last, result = self.model.commits.get(writer, (-1, {}))
         if sequence <= last:
             expected = result if sequence == last else {"offsets": {}, "records": 0}
@@ -282,44 +270,38 @@ class Run:
         else:
             assert opened.result == {"stage_id": at}
             self.opened.append(at)
-            self.model.stages[at] = {
-                "of": (writer, sequence),
-                "held": [],
-                "deadline": self.now + timeout_ms,
-            }
+            deadline = self.now + timeout_ms
+            self.model.stages[at] = {"of": (writer, sequence), "held": [], "deadline": deadline}
 
     def stage_id(self, number: int) -> int:
         return self.opened[-1 - number] if number < len(self.opened) else 10_000 + number
 
     def put(self, number: int, partition: int, sequence: int, count: int) -> None:
         stage_id, where = self.stage_id(number), self.where(partition)
-        sequence = max(0, len(self.model.stages.get(stage_id, {"held": []})["held"]) + sequence)
+        sequence = max(0, len(self.held(stage_id)) + sequence)
         expected = self.model.put(stage_id, where, count, self.index, sequence)
-        result = self.log.data(
-            count, topic_id=where[0], partition=where[1], stage=stage_id, sequence=sequence
-        )
+        result = self.data(where, count, stage=stage_id, sequence=sequence)
         assert (result.code, result.base_offset) == (expected, -1)
 
-    def sums(self, stage_ids: list[int]) -> list[StageSum]:
-        return [
-            StageSum(
-                stage_id=stage_id, batches=len(held), records=sum(count for _, count, _ in held)
-            )
-            for stage_id in stage_ids
-            for held in [self.model.stages.get(stage_id, {"held": []})["held"]]
-        ]
+    def held(self, stage_id: int) -> list[Any]:
+        """What a stage holds; nothing where there is none of that id."""
+        return self.model.stages[stage_id]["held"] if stage_id in self.model.stages else []
+
+    def sum_of(self, stage_id: int) -> StageSum:
+        held = self.held(stage_id)
+        records = sum(count for _, count, _ in held)
+        return StageSum(stage_id=stage_id, batches=len(held), records=records)
 
     def commit(self, writer: str, sequence: int, numbers: list[int], right: bool) -> None:
-        sums = self.sums([self.stage_id(number) for number in numbers])
+        sums = [self.sum_of(self.stage_id(number)) for number in numbers]
         if not right and sums:
             sums[-1] = StageSum(stage_id=sums[-1].stage_id, batches=9, records=9)
         self.committed(writer, sequence, sums)
 
     def committed(self, writer: str, sequence: int, sums: list[StageSum]) -> None:
         expected = self.model.commit(writer, sequence, sums)
-        done = self.log.run(
-            CommitTransaction(writer_id=writer, sequence=sequence, stages=tuple(sums))
-        )
+        command = CommitTransaction(writer_id=writer, sequence=sequence, stages=tuple(sums))
+        done = self.log.run(command)
         assert (done.code, done.result) == expected
 
     def settle(self, number: int) -> None:
@@ -328,19 +310,18 @@ class Run:
         stage = self.model.stages.get(self.stage_id(number))
         if stage is not None:
             stages = self.model.stages.items()
-            sums = self.sums([number for number, other in stages if other["of"] == stage["of"]])
+            sums = [self.sum_of(one) for one, other in stages if other["of"] == stage["of"]]
             for _ in range(2):
                 self.committed(*stage["of"], sums)
 
     def abort(self, writer: str, sequence: int, numbers: list[int]) -> None:
         ids = tuple(self.stage_id(number) for number in numbers)
         self.log.run(AbortTransaction(writer_id=writer, sequence=sequence, stage_ids=ids))
-        gone = {
-            i
-            for i, s in self.model.stages.items()
-            if s["of"] == (writer, sequence) and (not ids or i in ids)
+        self.model.stages = {
+            stage_id: stage
+            for stage_id, stage in self.model.stages.items()
+            if stage["of"] != (writer, sequence) or (ids and stage_id not in ids)
         }
-        self.model.stages = {i: s for i, s in self.model.stages.items() if i not in gone}
 
     def expire(self, later: int) -> None:
         self.now += later
@@ -393,12 +374,10 @@ class Run:
 
     def ends_of(self, topic_id: int, number: int) -> Iterator[tuple[int, int]]:
         """(end offset, entry) of each batch."""
-        batches = self.model.batches[topic_id, number]
-        return zip(
-            itertools.accumulate(count for count, _ in batches),
-            (index for _, index in batches),
-            strict=True,
-        )
+        end = 0
+        for count, index in self.model.batches[topic_id, number]:
+            end += count
+            yield end, index
 
     def told(
         self, command: CommitOffsets | CommitProgress, name: str, number: int, offset: int
@@ -432,6 +411,6 @@ def test_any_history_matches_model_on_all_nodes_and_after_restart(
     assert log.catalog.snapshot() == final, "restored and replayed is as never stopped"
     assert {where: log.spans(*where) for where in run.model.batches} == spans
     for where, before in spans.items():
-        log.data(1, topic_id=where[0], partition=where[1])
+        run.data(where, 1)
         assert log.spans(*where)[:-1] == before
         assert log.spans(*where)[-1][2] == log.catalog.applied_index

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -107,6 +108,12 @@ def header(producer_id: int, sequence: int) -> BodyHeader:
     return BodyHeader(BodyKind.DATA, 1, 0, 1, 0, 0, producer_id, 0, sequence)
 
 
+def remember(producers: Producers, first: int, producer_id: int, count: int) -> None:
+    """The results of so many batches, from this entry on."""
+    for sequence in range(count):
+        producers.remember(first + sequence, header(producer_id, sequence), 1, sequence)
+
+
 def test_more_sessions_than_the_limit_forget_the_longest_unused_ones() -> None:
     producers = Producers(max_sessions=100)
     ids = [producers.init(index, f"p{index}", 0).producer_id for index in range(100)]
@@ -120,10 +127,8 @@ def test_more_sessions_than_the_limit_forget_the_longest_unused_ones() -> None:
 def test_more_results_than_the_limit_forget_the_longest_unused_sessions() -> None:
     producers = Producers(max_results=100)
     first, second = (producers.init(index, f"p{index}", 0).producer_id for index in range(2))
-    for sequence in range(60):
-        producers.remember(2 + sequence, header(first, sequence), 1, sequence)
-    for sequence in range(60):
-        producers.remember(100 + sequence, header(second, sequence), 1, sequence)
+    remember(producers, 2, first, 60)
+    remember(producers, 100, second, 60)
     assert set(producers.sessions) == {second}
     assert producers.results == 60
     assert set(producers.by_name) == {"p1"}
@@ -132,8 +137,7 @@ def test_more_results_than_the_limit_forget_the_longest_unused_sessions() -> Non
 def test_session_above_result_limit_is_kept_while_it_is_the_only_one() -> None:
     producers = Producers(max_results=10)
     only = producers.init(0, "p", 0).producer_id
-    for sequence in range(20):
-        producers.remember(1 + sequence, header(only, sequence), 1, sequence)
+    remember(producers, 1, only, 20)
     assert producers.check(header(only, 3), 1) == (Code.SUCCESS, 3, "")
 
 
@@ -176,16 +180,8 @@ def test_leader_checks_before_it_proposes_what_is_certain_already(
     p = log.producer()
     log.data(4)
     log.data(3, producer=p)
-    parts = {
-        "kind": BodyKind.DATA,
-        "topic_id": 1,
-        "count": 3,
-        "producer_id": p[0],
-        "producer_epoch": p[1],
-        "sequence": 0,
-        **change,
-    }
-    answer = log.catalog.check_append(BodyHeader(**parts))
+    batch = BodyHeader(BodyKind.DATA, 1, 0, 3, producer_id=p[0], producer_epoch=p[1])
+    answer = log.catalog.check_append(replace(batch, **change))
     assert (None if answer is None else answer.code) == code
     if code is Code.SUCCESS:
         assert answer.base_offset == 4

@@ -27,11 +27,8 @@ def test_staged_batches_have_no_offsets_until_the_commit_gives_them_all(log: Any
     assert log.catalog.end_offset(1, 0) == 2
     done = log.commit((first, 3, 13), (second, 1, 5))
     assert done.code is Code.SUCCESS
-    assert done.result == {
-        "repeated": False,
-        "offsets": {"t": {0: [2, 14], 1: [0, 6]}},
-        "records": 18,
-    }
+    offsets = {"t": {0: [2, 14], 1: [0, 6]}}
+    assert done.result == {"repeated": False, "offsets": offsets, "records": 18}
     assert log.spans() == [(0, 2, 5), (2, 3, 4), (5, 4, 6), (9, 5, 3)]
     assert log.spans(partition=1) == [(0, 6, 7)]
 
@@ -74,14 +71,11 @@ def test_empty_transaction_commits(log: Any) -> None:
 
 def test_stages_of_failed_attempts_are_dropped_by_the_commit(log: Any) -> None:
     stages = {
-        name: log.staged(1, **of)
-        for name, of in {
-            "lost": {"sequence": 1},
-            "kept": {"sequence": 1},
-            "older": {"sequence": 0},
-            "of another writer": {"writer": "x"},
-            "next": {"sequence": 2},
-        }.items()
+        "lost": log.staged(1, sequence=1),
+        "kept": log.staged(1, sequence=1),
+        "older": log.staged(1),
+        "of another writer": log.staged(1, writer="x"),
+        "next": log.staged(1, sequence=2),
     }
     log.commit(stages["kept"], sequence=1)
     left = [
@@ -212,24 +206,13 @@ def test_writers_beyond_the_limit_forget_the_oldest_commit_first(small: Any) -> 
         transactions.commit(index, CommitTransaction(writer_id=f"w{index}", sequence=0))
     transactions.commit(10, CommitTransaction(writer_id="w0", sequence=1))
     transactions.commit(11, CommitTransaction(writer_id="one more", sequence=0))
-    assert sorted(transactions.writers.by_name) == [
-        "one more",
-        "w0",
-        *[f"w{index}" for index in range(2, 10)],
-    ]
+    kept = {"one more", "w0", *(f"w{index}" for index in range(2, 10))}
+    assert set(transactions.writers.by_name) == kept
 
 
 def test_open_stages_are_described_for_people(log: Any) -> None:
     stage = log.stage(timeout_ms=500, time_ms=1000)
     log.data(5, stage=stage)
-    assert log.catalog.transactions.describe() == [
-        {
-            "stage_id": stage,
-            "writer_id": "w",
-            "sequence": 0,
-            "label": "l",
-            "batches": 1,
-            "records": 5,
-            "deadline_ms": 1500,
-        }
-    ]
+    (told,) = log.catalog.transactions.describe()
+    opened = {"stage_id": stage, "writer_id": "w", "sequence": 0, "label": "l"}
+    assert told == {**opened, "batches": 1, "records": 5, "deadline_ms": 1500}

@@ -3,6 +3,7 @@ refused (P12)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,9 +66,8 @@ def test_commit_by_former_writer_name_counts_for_topics_it_wrote_to(log: Any) ->
         given = {"writer_id": "q/t", "formerly": "q", "sequence": sequence}
         assert log.commit_write(repeat, rows=5, **given).code is code
     assert log.catalog.end_offset(1, 0) == 5
-    assert (
-        log.commit_write(rows=5, digest=2, writer_id="q/t", sequence=3).code is Code.REPLAY_MISMATCH
-    )
+    other = log.commit_write(rows=5, digest=2, writer_id="q/t", sequence=3)
+    assert other.code is Code.REPLAY_MISMATCH
     fork = log.staged(5, writer="q/other", sequence=3, topic_id=2)
     done = log.commit_write(fork, rows=5, writer_id="q/other", formerly="q", sequence=3)
     assert done.result["offsets"] == {"other": {0: [0, 5]}}
@@ -86,10 +86,8 @@ def test_a_write_of_which_tasks_have_staged_less_is_refused(log: Any) -> None:
     "wrong", [{"digest": ""}, {"digest": "F" * 16}, {"records": -1}, {"formerly": "x" * 1025}]
 )
 def test_counts_and_digests_that_cannot_be_are_refused(log: Any, wrong: dict[str, Any]) -> None:
-    command = CommitWrite(
-        **{"writer_id": "w", "sequence": 0, "records": 0, "digest": DIGEST, **wrong}
-    )
-    assert log.run(command).code is Code.MALFORMED
+    right = CommitWrite(writer_id="w", sequence=0, records=0, digest=DIGEST)
+    assert log.run(replace(right, **wrong)).code is Code.MALFORMED
 
 
 def test_a_restored_catalog_knows_digests_and_forgotten_writers(log: Any) -> None:
@@ -100,17 +98,14 @@ def test_a_restored_catalog_knows_digests_and_forgotten_writers(log: Any) -> Non
     assert set(log.catalog.transactions.writers.by_name) == {"w", "new"}
     assert log.commit_write(rows=5, sequence=4).result["committed_ms"] == 7000
     for name in ("w", "old"):
-        assert (
-            log.commit_write(rows=5, digest=2, sequence=4, writer_id=name).code
-            is Code.REPLAY_MISMATCH
-        )
-        assert log.commit_write(rows=5, sequence=3, writer_id=name).code is Code.REPLAY_MISMATCH
+        for digest, sequence in ((2, 4), (1, 3)):
+            again = log.commit_write(rows=5, digest=digest, sequence=sequence, writer_id=name)
+            assert again.code is Code.REPLAY_MISMATCH
 
 
 def commit(transactions: Transactions, index: int, name: str, sequence: int = 0) -> None:
-    transactions.commit_write(
-        index, CommitWrite(writer_id=name, sequence=sequence, digest=DIGEST), 0
-    )
+    command = CommitWrite(writer_id=name, sequence=sequence, digest=DIGEST)
+    transactions.commit_write(index, command, 0)
 
 
 def test_batch_jobs_give_way_first_and_leave_nothing(small: Any) -> None:
@@ -135,9 +130,8 @@ def test_a_stream_that_gave_way_is_still_known_by_its_last_batch(small: Any) -> 
     assert transactions.commit_write(11, other, 0).code is Code.REPLAY_MISMATCH
     commit(transactions, 12, "spark/a/t", 8)
     assert transactions.writers.by_name["spark/a/t"].sequence == 8
-    assert transactions.open(
-        13, OpenStage(writer_id="spark/new/t", sequence=0, label="", timeout_ms=5), 0
-    ).result == {"stage_id": 13}
+    new = OpenStage(writer_id="spark/new/t", sequence=0, label="", timeout_ms=5)
+    assert transactions.open(13, new, 0).result == {"stage_id": 13}
 
 
 def test_a_former_name_that_gave_way_counts_for_any_topic(small: Any) -> None:

@@ -60,6 +60,16 @@ def process(words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(program(words), capture_output=True, text=True, check=False)
 
 
+def refused(words: str) -> str:
+    """The last line that a process says which does not start."""
+    done = process(words)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("dledger: ")
+    return last
+
+
 def serving(peers: str, node_id: str, directory: object, options: str = "") -> str:
     """The words of a node with small files."""
     small = " ".join(f"--set {name}={value}" for name, value in SMALL.items())

@@ -57,9 +57,8 @@ def test_a_topic_is_exported_with_its_partitions_keys_headers_and_times(
         (n % 2, n // 2, b"%d-%d" % (n % 2, n // 2), f"k{n // 2}", f"t{n // 2 % 3}")
         for n in range(40)
     ]
-    assert [row["store_timestamp"].timestamp() for row in found] == [
-        1_700_000_000 + n / 1000 for n in range(40)
-    ]  # type: ignore[attr-defined]
+    times = [row["store_timestamp"].timestamp() for row in found]  # type: ignore[attr-defined]
+    assert times == [1_700_000_000 + n / 1000 for n in range(40)]
     assert {row["store_host"] for row in found} == {"10.0.0.1:10911"}
     assert "is there already" in refusal(words)
 

@@ -80,10 +80,8 @@ def test_inspect_shows_both_logs_of_an_upgraded_store(store: Path) -> None:
     (store / "config" / "topics.json").write_bytes((GOLDEN / "topics.json").read_bytes())
     (store / "checkpoint").write_bytes((GOLDEN / "checkpoint.bin").read_bytes().ljust(4096, b"\0"))
     report = json.loads(carried_out(f"rocketmq inspect {store}").output)
-    assert [(log["log"], log["begin"], log["file_bytes"]) for log in report["logs"]] == [
-        ("commitlog", 0, 65_536),
-        ("dledger", 65_536, 65_536),
-    ]
+    logs = [(log["log"], log["begin"], log["file_bytes"]) for log in report["logs"]]
+    assert logs == [("commitlog", 0, 65_536), ("dledger", 65_536, 65_536)]
     assert report["divided_offset"] == 65_536
     assert report["abort_file"] is True
     assert report["topics"]["TopicA"] == 4
@@ -111,11 +109,8 @@ def test_search_by_key_finds_what_the_index_has_and_what_it_has_not_yet(
     rows = [row for key in range(100) for row in search(tmp_path, f"--key k{key}")[1]]
     assert [row["keys"] for row in rows] == [f"k{n}" for n in range(100)]
     if indexed:
-        index(
-            tmp_path,
-            [(row["topic"], row["keys"], row["physical_offset"]) for row in rows[20:indexed]]
-            or [("orders", "other", rows[30]["physical_offset"])],
-        )
+        some = [(row["topic"], row["keys"], row["physical_offset"]) for row in rows[20:indexed]]
+        index(tmp_path, some or [("orders", "other", rows[30]["physical_offset"])])
     for n in (0, 25, 59, 99):
         words = f"--topic {rows[n]['topic']} --key k{n} --index-slots 10"
         assert search(tmp_path, words)[:2] == (0, [rows[n]])
@@ -130,10 +125,8 @@ def test_search_by_index_opens_only_files_with_the_message_or_the_end(
 ) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
     places = log.append(stores.some(100))
-    index(
-        tmp_path,
-        [("orders" if n % 2 == 0 else "payments", f"k{n}", p) for n, p in enumerate(places)][:99],
-    )
+    topics = ("orders", "payments")
+    index(tmp_path, [(topics[n % 2], f"k{n}", place) for n, place in enumerate(places[:99])])
     read: list[str] = []
     plain = Storage.read
 
@@ -145,10 +138,9 @@ def test_search_by_index_opens_only_files_with_the_message_or_the_end(
     monkeypatch.setattr(Storage, "read", noted)
     _, found, _ = search(tmp_path, "--topic orders --key k40 --index-slots 10")
     assert [row["keys"] for row in found] == ["k40"]
-    assert {path for path in read if "commitlog" in path} == {
-        f"commitlog/{place - place % 4096:020d}"
-        for place in (places[0], places[40], places[98], places[99])
-    }
+    opened = (places[0], places[40], places[98], places[99])
+    wanted = {f"commitlog/{place - place % 4096:020d}" for place in opened}
+    assert {path for path in read if "commitlog" in path} == wanted
 
 
 def test_search_by_id_topic_and_time(tmp_path: Path, stores: Any) -> None:

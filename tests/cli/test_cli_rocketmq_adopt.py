@@ -9,32 +9,14 @@ from click.testing import Result
 
 from dledger.config import GroupConfig
 from dledger.errors import ConfigError, PathError
-from dledger.rocketmq.format.message import Message
-from dledger.rocketmq.store.message_store import MessageStore
 from dledger.rocketmq.store.store_lock import StoreLock
 from tests.cli.commands import attempt
-
-SIZE = 65_536
+from tests.node.old_stores import SIZE, files_of, make_old_store
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    root = tmp_path / "store"
-    with MessageStore(root, file_size=SIZE, index=False) as made:
-        made.put_messages(
-            Message("orders", b"%06d" % n * 50, f"UNIQ_KEY\x01u{n}", n % 2) for n in range(300)
-        )
-    return root
-
-
-def files_of(root: Path) -> dict[str, bytes]:
-    files = {
-        str(path.relative_to(root)): path for path in sorted(root.rglob("*")) if path.is_file()
-    }
-    return {
-        name: b"" if "/rocketmq/index/" in name else path.read_bytes()
-        for name, path in files.items()
-    }
+    return make_old_store(tmp_path / "store")
 
 
 def run(root: Path, words: str) -> Result:
@@ -42,18 +24,23 @@ def run(root: Path, words: str) -> Result:
     return attempt(f"rocketmq adopt {root} {given} {words}")
 
 
+def adopted(root: Path, words: str) -> Result:
+    """As `run`, of what is no error."""
+    done = run(root, words)
+    assert done.exception is None, done.exception
+    return done
+
+
 def test_a_dry_run_says_what_would_be_done_and_changes_nothing(store: Path) -> None:
     (store / "lock").unlink()
     before = files_of(store)
-    done = run(store, "--dry-run")
-    assert done.exception is None
+    done = adopted(store, "--dry-run")
     assert files_of(store) == before
     assert "300 messages in 2 files of 65,536 bytes" in done.output
     assert "fingerprint " in done.output
     assert f"close {store}/commitlog/{SIZE:020d} by a blank of" in done.output
-    assert (
-        f"make {store}/dledger-n0: node n0 of group g, whose log begins at 131,072" in done.output
-    )
+    made = "node n0 of group g, whose log begins at 131,072"
+    assert f"make {store}/dledger-n0: {made}" in done.output
 
 
 def test_nothing_is_done_unless_somebody_says_yes(store: Path) -> None:
@@ -66,28 +53,21 @@ def test_nothing_is_done_unless_somebody_says_yes(store: Path) -> None:
 
 
 def test_adopted_store_names_its_start_command_and_is_not_adopted_twice(store: Path) -> None:
-    done = run(store, "--yes")
-    assert done.exception is None, done.exception
-    assert (
-        f"--dir {store}/dledger-n0 --set commit_log=rocketmq --set segment_bytes=65536"
-        in done.output
-    )
+    done = adopted(store, "--yes")
+    options = "--set commit_log=rocketmq --set segment_bytes=65536"
+    assert f"--dir {store}/dledger-n0 {options}" in done.output
     settings = dict(text.strip().split("=") for text in done.output.split("--set ")[1:])
-    assert GroupConfig(
-        commit_log=settings.pop("commit_log"), **{name: int(v) for name, v in settings.items()}
-    )
+    commit_log = settings.pop("commit_log")
+    assert GroupConfig(commit_log=commit_log, **{name: int(v) for name, v in settings.items()})
     before = files_of(store)
-    again = run(store, "--yes")
-    assert again.exception is None
-    assert "this is done already" in again.output
+    assert "this is done already" in adopted(store, "--yes").output
     assert files_of(store) == before
 
 
 def test_a_copy_is_adopted_and_the_store_stays_as_it_is(store: Path, tmp_path: Path) -> None:
     before = files_of(store)
     left = tmp_path / "copy.partial"  # by one that was killed
-    done = run(store, f"--yes --to {tmp_path}/copy")
-    assert done.exception is None, done.exception
+    done = adopted(store, f"--yes --to {tmp_path}/copy")
     assert f"make {tmp_path / 'copy'}/dledger-n0" in done.output
     assert files_of(store) == before
     assert not left.exists()

@@ -53,10 +53,8 @@ def golden_ledger(root: Path) -> None:
     folder.mkdir(parents=True)
     data = (GOLDEN / "dledger_data.bin").read_bytes().ljust(FILE["golden"], b"\0")
     (folder / ("0" * 20)).write_bytes(data)
-    queues, index = (
-        ConsumeQueues(root / "consumequeue", 1000),
-        IndexService(root / "index", SLOTS, units=400),
-    )
+    queues = ConsumeQueues(root / "consumequeue", 1000)
+    index = IndexService(root / "index", SLOTS, units=400)
     reput = Reput(queues, index, offset=0)
     reput.dispatch(data, 0, len(data))
     queues.flush()
@@ -109,11 +107,8 @@ def damages(path: Path) -> Iterator[Damage]:
     yield "missing", lambda _: None
     yield "empty", cut(0)
     if path.parent.name in ("commitlog", "data"):
-        found = [
-            piece
-            for piece in scan(data, int(path.name))
-            if piece.kind in (PieceKind.MESSAGE, PieceKind.ENTRY)
-        ]
+        kinds = (PieceKind.MESSAGE, PieceKind.ENTRY)
+        found = [piece for piece in scan(data, int(path.name)) if piece.kind in kinds]
         start, middle, last = int(path.name), found[len(found) // 2], found[-1]
         places = {
             "header": 20,
@@ -131,10 +126,8 @@ def damages(path: Path) -> Iterator[Damage]:
             for part, at in {"size": 3, "magic": 5, "crc": 9, "place": 34, "body": 89}.items():
                 yield f"{part} changed in {name}", flip(one.message_offset - start + at)
         yield "a hole", hole(middle.start - start, middle.end - start)
-        yield (
-            "a hole in a body",
-            hole(middle.message_offset - start + 88, middle.message_offset - start + 90),
-        )
+        body_at = middle.message_offset - start + 88
+        yield "a hole in a body", hole(body_at, body_at + 2)
         return
     used = len(data.rstrip(b"\0"))
     places = sorted(

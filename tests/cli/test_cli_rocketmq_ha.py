@@ -18,14 +18,9 @@ from dledger.rocketmq.store.message_store import MessageStore
 from tests.cli.commands import carried_out, program
 
 FILE = 1 << 16
-SETTINGS = " ".join(
-    f"--set {setting}"
-    for setting in (
-        f"mappedFileSizeCommitLog={FILE}",
-        "mappedFileSizeConsumeQueue=2000",
-        "maxHashSlotNum=64",
-        "maxIndexNum=400",
-    )
+SETTINGS = (
+    f"--set mappedFileSizeCommitLog={FILE} --set mappedFileSizeConsumeQueue=2000 "
+    "--set maxHashSlotNum=64 --set maxIndexNum=400"
 )
 SMALL = {"file_size": FILE, "units_in_file": 100, "index_slots": 64, "index_units": 400}
 
@@ -33,12 +28,8 @@ SMALL = {"file_size": FILE, "units_in_file": 100, "index_slots": 64, "index_unit
 @contextlib.contextmanager
 def running(words: str) -> Iterator[subprocess.Popen[str]]:
     """The command, which is killed at the end if it still runs."""
-    process = subprocess.Popen(
-        program(f"rocketmq {words} {SETTINGS}"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command, pipe = program(f"rocketmq {words} {SETTINGS}"), subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
     try:
         yield process
     finally:
@@ -46,9 +37,10 @@ def running(words: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def first_line(process: subprocess.Popen[str]) -> str:
+def address_of(process: subprocess.Popen[str]) -> str:
+    """Where it listens, which the first line that it prints says."""
     assert process.stdout is not None
-    return process.stdout.readline()
+    return process.stdout.readline().split()[2].rstrip(",")
 
 
 def said(process: subprocess.Popen[str], text: str) -> None:
@@ -86,9 +78,9 @@ def test_chain_of_slaves_that_are_killed_ends_with_the_masters_store(
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     with running(f"serve-ha --store {master} --listen 127.0.0.1:0") as serving:
-        address = first_line(serving).split()[2].rstrip(",")
+        address = address_of(serving)
         with running(f"follow {address} --store {first} --listen 127.0.0.1:0") as following:
-            through = first_line(following).split()[2].rstrip(",")
+            through = address_of(following)
             eventually(lambda: (first / "commitlog").exists() and log_of(first) == log_of(master))
             for _ in range(2):
                 with running(f"follow {through} --store {second}") as last:
@@ -102,9 +94,8 @@ def test_chain_of_slaves_that_are_killed_ends_with_the_masters_store(
             following.send_signal(signal.SIGINT)
             assert following.wait(60) == 0
     with MessageStore(second, **SMALL) as store:  # type: ignore[arg-type]
-        assert [m.body for n in range(300) for m in store.messages_with_key("orders", f"k{n}")] == [
-            f"{n}".encode() * 9 for n in range(300)
-        ]
+        found = [m.body for n in range(300) for m in store.messages_with_key("orders", f"k{n}")]
+        assert found == [f"{n}".encode() * 9 for n in range(300)]
     assert not (first / "abort").exists()
 
 
@@ -113,13 +104,14 @@ def test_follow_of_another_masters_log_ends_with_what_is_wrong(
 ) -> None:
     with MessageStore(tmp_path / "slave", **SMALL) as store:  # type: ignore[arg-type]
         store.log.put_messages([Message("other", b"x" * 9_000)] * 7)
-    with running(f"serve-ha --store {master} --listen 127.0.0.1:0") as serving:
-        address = first_line(serving).split()[2].rstrip(",")
-        with running(f"follow {address} --store {tmp_path}/slave") as following:
-            said(serving, "behind the end of this log")
-            said(following, "closed the connection unanswered")
-            following.send_signal(signal.SIGTERM)
-            assert following.wait(60) == 0
+    with (
+        running(f"serve-ha --store {master} --listen 127.0.0.1:0") as serving,
+        running(f"follow {address_of(serving)} --store {tmp_path}/slave") as following,
+    ):
+        said(serving, "behind the end of this log")
+        said(following, "closed the connection unanswered")
+        following.send_signal(signal.SIGTERM)
+        assert following.wait(60) == 0
 
 
 @pytest.mark.parametrize(

@@ -47,11 +47,8 @@ def search(root: Path, key: str) -> tuple[int, list[int], str]:
     """Exit code, places of what was found, what was told beside."""
     words = f"--topic orders --key {key} --index-slots {SLOTS}"
     done = carried_out(f"rocketmq search {root} {words}")
-    return (
-        done.exit_code,
-        [json.loads(line)["physical_offset"] for line in done.stdout.splitlines()],
-        done.stderr,
-    )
+    found = [json.loads(line)["physical_offset"] for line in done.stdout.splitlines()]
+    return done.exit_code, found, done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 
 from dledger import Client
 from dledger.embedded.ports import free_ports
-from tests.cli.commands import out, process, program, refusal, serving
+from tests.cli.commands import out, process, program, refusal, refused, serving
 
 pytestmark = pytest.mark.cluster
 
@@ -26,20 +26,14 @@ def nodes(ports: list[int], directory: Path, options: str = "") -> Iterator[str]
     """A group of real nodes; its addresses."""
     peers = ";".join(f"n{at}-127.0.0.1:{port}" for at, port in enumerate(ports))
     with ExitStack() as running:
-        started = [
-            running.enter_context(
-                subprocess.Popen(
-                    program(serving(peers, f"n{at}", directory / f"n{at}", options)),
-                    stderr=subprocess.DEVNULL,
-                )
-            )
-            for at in range(len(ports))
-        ]
-        try:
-            yield ",".join(f"127.0.0.1:{port}" for port in ports)
-        finally:
-            for node in started:
-                node.send_signal(signal.SIGTERM)
+        started = []
+        for name in (f"n{at}" for at in range(len(ports))):
+            words = serving(peers, name, directory / name, options)
+            node = subprocess.Popen(program(words), stderr=subprocess.DEVNULL)
+            started.append(running.enter_context(node))
+        for node in started:  # all of them, before it is waited for their ends
+            running.callback(node.send_signal, signal.SIGTERM)
+        yield ",".join(f"127.0.0.1:{port}" for port in ports)
 
 
 def test_secret_is_made_once_and_readable_for_its_owner_alone(tmp_path: Path) -> None:
@@ -64,19 +58,15 @@ def test_nodes_on_one_machine_need_no_further_step(tmp_path: Path, named: bool) 
     if named:
         out(f"secret create {tmp_path}/secret")
         options = f"--secret-file {tmp_path}/secret"
-    with (
-        nodes(free_ports("127.0.0.1", 3), tmp_path, options) as servers,
-        Client(servers) as client,
-    ):
+    ports = free_ports("127.0.0.1", 3)
+    with nodes(ports, tmp_path, options) as servers, Client(servers) as client:
         client.create_topic("t")
         assert client.append("t", b"x").end == 1
         while not all_connected(status := json.loads(out(f"status --json -b {servers}"))):
             pass
         assert sorted(status) == ["n0", "n1", "n2"]
-        assert all(
-            state["secret"] == {"has": True, "required": True, "unproved": []}
-            for state in status.values()
-        )
+        proved = {"has": True, "required": True, "unproved": []}
+        assert [state["secret"] for state in status.values()] == [proved] * 3
         said = out(f"secret enforce -b {servers}")
         assert said == "every member has to prove the secret now\n"
 
@@ -98,17 +88,14 @@ def test_node_with_a_file_that_is_no_secret_does_not_start(
         path.chmod(mode)
     port = free_ports("127.0.0.1", 1)[0]
     peers = f"n0-127.0.0.1:{port};n1-127.0.0.1:{port + 1}"
-    refused = process(serving(peers, "n0", tmp_path / "n0", f"--secret-file {path}"))
-    assert refused.returncode == 2
-    assert said in refused.stderr.splitlines()[-1]
-    assert str(path) in refused.stderr.splitlines()[-1]
+    last = refused(serving(peers, "n0", tmp_path / "n0", f"--secret-file {path}"))
+    assert said in last
+    assert str(path) in last
 
 
 def test_node_that_other_machines_can_reach_wants_a_secret(tmp_path: Path) -> None:
     peers = "n0-127.0.0.1:7001;n1-10.1.2.3:7002"
-    refused = process(serving(peers, "n0", tmp_path / "n0"))
-    assert refused.returncode == 2
-    assert "dledger secret create FILE" in refused.stderr.splitlines()[-1]
+    assert "dledger secret create FILE" in refused(serving(peers, "n0", tmp_path / "n0"))
     assert not (tmp_path / "n0").exists()
 
 

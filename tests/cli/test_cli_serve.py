@@ -14,7 +14,7 @@ import pytest
 
 from dledger import Client
 from dledger.embedded.ports import free_ports
-from tests.cli.commands import process, program, serving
+from tests.cli.commands import process, program, refused, serving
 
 pytestmark = pytest.mark.cluster
 
@@ -35,18 +35,8 @@ def node(command: list[str], port: int, log: str = "") -> Iterator[Client]:
     assert log in said
 
 
-def refused(words: str) -> str:
-    """The last line that a node says which does not start."""
-    done = process(words)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("dledger: ")
-    return last
-
-
 def test_node_serves_until_it_is_asked_to_end(tmp_path: Path) -> None:
-    port = free_ports("127.0.0.1", 1)[0]
+    (port,) = free_ports("127.0.0.1", 1)
     command = program(serve(port, tmp_path / "n0", "--group orders"))
     with node(command, port, log="orders") as client:
         client.create_topic("t")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,21 +16,30 @@ from dledger.rocketmq.format.hosts import LOCALHOST
 from dledger.rocketmq.format.message import Message
 
 
+def message(body: bytes = bytes(MAX_PUT_BYTES // 2), properties: str = "") -> Message:
+    """Large without a body of its own: a request has room for one of these."""
+    return Message("t", body, properties, 0, born_host=LOCALHOST)
+
+
+def steps_of(*messages: Message) -> Generator[Any, Any, Any]:
+    """The requests of a put of these messages."""
+    core: Any = SimpleNamespace()
+    return put_messages(core, list(messages))
+
+
+def stored(physical: tuple[int, ...], queue: tuple[int, ...]) -> tuple[Any, memoryview]:
+    """An answer with these places."""
+    host = "127.0.0.1:10911"
+    places = {"physical_offsets": physical, "queue_offsets": queue}
+    return PutMessageResponse(code=Code.SUCCESS, store_host=host, **places), memoryview(b"")
+
+
 def put_answered(physical: tuple[int, ...], queue: tuple[int, ...]) -> Any:
     """What a put of two messages makes of these places."""
-    core: Any = SimpleNamespace()
-    steps = put_messages(
-        core, [Message("t", body, "", 0, born_host=LOCALHOST) for body in (b"a", b"b")]
-    )
+    steps = steps_of(message(b"a"), message(b"b"))
     next(steps)
-    answer = PutMessageResponse(
-        code=Code.SUCCESS,
-        physical_offsets=physical,
-        queue_offsets=queue,
-        store_host="127.0.0.1:10911",
-    )
     with pytest.raises(StopIteration) as ended:
-        steps.send((answer, memoryview(b"")))
+        steps.send(stored(physical, queue))
     return ended.value.value
 
 
@@ -51,32 +61,23 @@ def test_answer_without_exactly_one_place_per_message_is_rejected(
         put_answered(physical, queue)
 
 
-def large(body: bytes = bytes(MAX_PUT_BYTES // 2), properties: str = "") -> Message:
-    return Message("t", body, properties, 0, born_host=LOCALHOST)
-
-
 def test_messages_of_which_a_part_is_stored_are_not_called_not_written() -> None:
     """Three requests: who took the error of the second one for definite would put the first message
     once more."""
-    core: Any = SimpleNamespace()
-    steps = put_messages(core, [large(), large(), large()])
+    steps = steps_of(message(), message(), message())
     assert len(next(steps).payload) == 1
-    stored = PutMessageResponse(
-        code=Code.SUCCESS, physical_offsets=(0,), queue_offsets=(0,), store_host="127.0.0.1:10911"
-    )
-    assert len(steps.send((stored, memoryview(b""))).payload) == 1
+    assert len(steps.send(stored((0,), (0,))).payload) == 1
     with pytest.raises(
         OutcomeUnknown, match="the first 1 of them are stored, and then full"
     ) as caught:
         steps.throw(DiskFull("full"))
     assert not caught.value.definite
-    first = put_messages(core, [large(), large()])
+    first = steps_of(message(), message())
     next(first)
     with pytest.raises(DiskFull):
         first.throw(DiskFull("full"))
 
 
 def test_a_message_that_cannot_be_is_found_before_any_is_sent() -> None:
-    core: Any = SimpleNamespace()
     with pytest.raises(ConfigError, match="message 2 for 't'"):
-        next(put_messages(core, [large(), large(), large(b"", "p" * (1 << 20))]))
+        next(steps_of(message(), message(), message(b"", "p" * (1 << 20))))

@@ -196,10 +196,8 @@ def test_producer_refuses_a_record_over_the_limit_and_goes_on(either: Any) -> No
 
 def test_producer_cuts_what_is_over_the_limit_in_many_records(group: Any, either: Any) -> None:
     with either.producer("t") as producer:
-        before, large = (
-            producer.append(b"first"),
-            producer.append([bytes([n]) * 1000 for n in range(250)] * 10),
-        )
+        before = producer.append(b"first")
+        large = producer.append([bytes([n]) * 1000 for n in range(250)] * 10)
         after = producer.append(b"last")
     assert (before.result().start, large.result().start, large.result().end) == (0, 1, 2501)
     assert after.result() == Appended("t", 0, 2501, 2502)

@@ -15,11 +15,6 @@ from dledger.protocol.messages.client import FetchRequest, OffsetsRequest
 from dledger.protocol.messages.codes import Code
 
 
-@pytest.fixture
-def client(connect: Any) -> Any:
-    return connect()
-
-
 def append(client: Client, topic: str, *batches: list[int], partition: int = 0) -> None:
     for times in batches:
         client.append(topic, [b"x"] * len(times), timestamps=times, partition=partition)

@@ -51,6 +51,22 @@ class Flight:
         return header.producer_id, header.producer_epoch, header.sequence
 
 
+def under_way(*names: str, deadline_ms: float = 100) -> Flight:
+    """Batches of one partition that were sent."""
+    flight = Flight()
+    flight.push(*names, deadline_ms=deadline_ms)
+    flight.send()
+    return flight
+
+
+def check_next_session(flight: Flight, *names: str) -> None:
+    """A new session is wanted, and these batches go out in it, numbered from 0 on."""
+    assert flight.window.needs_session
+    flight.window.opened(ProducerSession(7, 1))
+    assert flight.send() == list(names)
+    assert [flight.place(name) for name in names] == [(7, 1, n) for n in range(len(names))]
+
+
 def test_stamp_changes_the_place_in_the_session_and_nothing_else() -> None:
     header = BodyHeader(BodyKind.DATA, 5, 6, 7, 8, 9, 1, 2, 3)
     stamped = decode_header(stamp(encode_header(header), 1 << 40, 70_000, 1 << 50))
@@ -69,9 +85,7 @@ def test_numbers_run_by_partition_and_in_a_stage_through() -> None:
 
 
 def test_nothing_new_goes_out_while_something_must_go_out_again() -> None:
-    flight = Flight()
-    flight.push("a", "b", "c")
-    flight.send()
+    flight = under_way("a", "b", "c")
     flight.answer("a", Code.LEADER_PENDING_FULL)
     flight.push("d")
     assert flight.send() == []
@@ -85,9 +99,7 @@ def test_nothing_new_goes_out_while_something_must_go_out_again() -> None:
 
 
 def test_lost_batches_go_out_again_in_order_with_their_numbers() -> None:
-    flight = Flight()
-    flight.push("a", "b", "c")
-    flight.send()
+    flight = under_way("a", "b", "c")
     flight.answer("b", Code.NOT_LEADER)
     flight.window.lost()
     flight.window.resume()
@@ -100,19 +112,14 @@ def test_lost_batches_go_out_again_in_order_with_their_numbers() -> None:
 
 
 def test_batches_behind_a_refused_one_are_renumbered_in_next_session() -> None:
-    flight = Flight()
-    flight.push("a", "b", "c")
-    flight.send()
+    flight = under_way("a", "b", "c")
     flight.answer("a", Code.RECORD_TOO_LARGE)
     flight.answer("b", Code.OUT_OF_ORDER_SEQUENCE)
     flight.push("d")
     assert flight.send() == []
     assert not flight.window.needs_session
     flight.answer("c", Code.OUT_OF_ORDER_SEQUENCE)
-    assert flight.window.needs_session
-    flight.window.opened(ProducerSession(7, 1))
-    assert flight.send() == ["b", "c", "d"]
-    assert [flight.place(n) for n in "bcd"] == [(7, 1, 0), (7, 1, 1), (7, 1, 2)]
+    check_next_session(flight, "b", "c", "d")
     assert list(flight.results) == ["a"]
 
 
@@ -136,9 +143,7 @@ def test_numbered_batches_settle_in_old_session_before_new_one_begins() -> None:
 
 
 def test_batch_with_an_open_outcome_is_never_numbered_anew() -> None:
-    flight = Flight()
-    flight.push("a")
-    flight.send()
+    flight = under_way("a")
     flight.window.lost()
     flight.window.resume()
     flight.send()
@@ -163,16 +168,11 @@ def test_time_is_over_for_what_waits_and_not_for_what_is_under_way() -> None:
     flight.window.resume()
     assert flight.send() == ["c"]
     flight.answer("c", Code.OUT_OF_ORDER_SEQUENCE)
-    assert flight.window.needs_session
-    flight.window.opened(ProducerSession(7, 1))
-    assert flight.send() == ["c"]
-    assert flight.place("c") == (7, 1, 0)
+    check_next_session(flight, "c")
 
 
 def test_fenced_window_takes_nothing_more() -> None:
-    flight = Flight()
-    flight.push("a", "b")
-    flight.send()
+    flight = under_way("a", "b")
     flight.answer("a", Code.PRODUCER_FENCED)
     flight.push("c")
     assert {
@@ -181,9 +181,7 @@ def test_fenced_window_takes_nothing_more() -> None:
 
 
 def test_answer_nobody_waits_for_is_ignored() -> None:
-    flight = Flight()
-    flight.push("a")
-    flight.send()
+    flight = under_way("a")
     flight.window.lost()
     flight.answer("a")
     assert not flight.results
@@ -191,13 +189,8 @@ def test_answer_nobody_waits_for_is_ignored() -> None:
 
 def test_a_number_that_was_given_up_ends_its_session() -> None:
     """No node would take the next one: there would be a gap before it."""
-    flight = Flight()
-    flight.push("a", deadline_ms=10)
-    flight.send()
+    flight = under_way("a", deadline_ms=10)
     flight.answer("a", Code.NOT_LEADER)
     flight.window.expire(20)
     flight.push("b")
-    assert flight.window.needs_session
-    flight.window.opened(ProducerSession(7, 1))
-    assert flight.send() == ["b"]
-    assert flight.place("b") == (7, 1, 0)
+    check_next_session(flight, "b")

@@ -38,3 +38,11 @@ def port(new_loop: NewLoop) -> Iterator[Callable[..., Any]]:
     yield open_port
     for each in ports:
         each.close()
+
+
+@pytest.fixture
+def tls(issue: Callable[..., dict[str, str]]) -> Tls:
+    """Settings with a certificate for 127.0.0.1, of an authority of their own."""
+    from tls_port import tls_of
+
+    return tls_of(issue())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from dledger.net.address import split_address
@@ -16,10 +17,14 @@ def dial(address: str) -> socket.socket:
 
 
 class Timer:
-    """Of a `FakeLoop`."""
+    """Of a `FakeLoop`: a call that is due, until it is cancelled."""
+
+    def __init__(self, due_s: float = 0.0, call: Callable[[], None] = lambda: None) -> None:
+        self.due_s = due_s
+        self.call = call
 
     def cancel(self) -> None:
-        """Nothing here cancels a timer whose time comes."""
+        self.call = lambda: None
 
 
 class FakeLoop:
@@ -27,37 +32,42 @@ class FakeLoop:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.soon: list[Callable[[], None]] = []
-        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.soon: list[Timer] = []
+        self.timers: list[Timer] = []
 
     def time(self) -> float:
         return self.now_s
 
     def call_soon(self, callback: Callable[[], None], /) -> Any:
-        self.soon.append(callback)
-        return Timer()
+        self.soon.append(Timer(self.now_s, callback))
+        return self.soon[-1]
 
-    def call_later(self, delay: float, callback: Callable[[], None], /) -> Any:
-        self.timers.append((self.now_s + delay, callback))
-        return Timer()
+    def call_later(self, delay: float, callback: Callable[..., None], /, *args: Any) -> Any:
+        self.timers.append(Timer(self.now_s + delay, partial(callback, *args)))
+        return self.timers[-1]
 
     def turn(self) -> None:
         soon, self.soon = self.soon, []
-        for callback in soon:
-            callback()
+        for timer in soon:
+            timer.call()
+
+    def all_turns(self) -> int:
+        """Turns until nothing is to be called soon; how many."""
+        turns = 0
+        while self.soon:
+            self.turn()
+            turns += 1
+        return turns
 
     def pass_time(self, seconds: float) -> None:
         """Call what is due by then, each at its time."""
         until = self.now_s + seconds
-        while due := min((one for one in self.timers if one[0] <= until), key=due_at, default=None):
-            self.timers.remove(due)
-            self.now_s = due[0]
-            due[1]()
+        while due := [timer for timer in self.timers if timer.due_s <= until]:
+            first = min(due, key=lambda timer: timer.due_s)
+            self.timers.remove(first)
+            self.now_s = first.due_s
+            first.call()
         self.now_s = until
-
-
-def due_at(timer: tuple[float, Callable[[], None]]) -> float:
-    return timer[0]
 
 
 class Watched:

@@ -147,6 +147,12 @@ class Caller(Watched):
         self.changed.set()
 
 
+async def called(node: Node) -> tuple[Caller, Connection]:
+    """A caller that the node welcomes when it has opened, and its connection."""
+    caller = Caller()
+    return caller, await caller.enter(await node.open())
+
+
 @pytest.fixture
 @contextlib.asynccontextmanager
 async def node() -> AsyncIterator[Node]:
@@ -182,8 +188,7 @@ async def ends(sock: socket.socket) -> bytes:
 @pytest.mark.usefixtures("new_loop")
 async def test_frames_of_all_sizes_arrive_in_order(node: Node) -> None:
     sizes = [0, 1, 1000, 70_000, 300_000, 5, 4 << 20, 2, *([100] * 500), 200_000]
-    caller = Caller()
-    connection = await caller.open(await node.open())
+    caller, connection = await called(node)
     payloads = [bytes([n % 256]) * size for n, size in enumerate(sizes)]
     for n, payload in enumerate(payloads):
         connection.send(AppendRequest(), n + 1, [payload[:10], payload[10:]])
@@ -457,8 +462,7 @@ async def test_client_idle_too_long_is_closed_and_one_awaiting_answer_is_not(
 
 
 async def test_paused_reading_stops_frames_until_it_is_resumed(node: Node) -> None:
-    caller = Caller()
-    connection = await caller.enter(await node.open())
+    caller, connection = await called(node)
     served = node.opened[0]
     served.pause_reading()
     served.pause_reading()
@@ -474,8 +478,7 @@ async def test_paused_reading_stops_frames_until_it_is_resumed(node: Node) -> No
 async def test_reading_goes_on_when_all_that_was_unsent_has_left_in_one_write(node: Node) -> None:
     """As much was queued as may wait, when the owner let it be read again, and the kernel took it
     all at once."""
-    caller = Caller()
-    connection = await caller.enter(await node.open())
+    _, connection = await called(node)
     served = node.opened[0]
     served._write_now = lambda pieces: []  # type: ignore[method-assign]
     served.pause_reading()
@@ -486,8 +489,7 @@ async def test_reading_goes_on_when_all_that_was_unsent_has_left_in_one_write(no
 
 
 async def test_unsent_bytes_of_a_slow_reader_are_gone_when_it_ends(node: Node) -> None:
-    caller = Caller()
-    connection = await caller.enter(await node.open())
+    _, connection = await called(node)
     node.opened[0].pause_reading()
     for n in range(16):
         connection.send(AppendRequest(), n, [bytes(1 << 20)])
@@ -501,8 +503,7 @@ async def test_unsent_bytes_of_a_slow_reader_are_gone_when_it_ends(node: Node) -
 
 
 async def test_close_sends_what_is_unsent(node: Node) -> None:
-    caller = Caller()
-    connection = await caller.open(await node.open())
+    _, connection = await called(node)
     # an answer to a closed socket is met by a reset, which drops what is not read yet
     node.quiet = True
     for n in range(5):
@@ -514,17 +515,13 @@ async def test_close_sends_what_is_unsent(node: Node) -> None:
 
 
 async def test_listener_that_closes_sends_what_is_unsent_and_frees_its_port(node: Node) -> None:
-    address = await node.open()
-    caller = Caller()
-    await caller.enter(address)
+    caller, _ = await called(node)
     node.opened[0].send(StatusResponse(code=Code.SUCCESS), 42)
     await node.listener.close()
     await caller.until(lambda: len(caller.closed) == 1)
     assert caller.answers[-1][0] == 42
     with pytest.raises(Unavailable):
-        await connect(
-            address, Handlers(on_frame=caller.on_frame, on_close=caller.on_close), FrameLimits(), 1
-        )
+        await caller.open(f"127.0.0.1:{node.listener.port}")
 
 
 async def test_port_in_use_is_said_and_so_is_a_host_of_somebody_else(node: Node) -> None:

@@ -7,14 +7,13 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from net_fakes import dial
-from tls_port import Port, ask_rpc, open_blocking, refused, tls_of
+from tls_port import Issue, OpenPort, ask_rpc, open_blocking, refused, tls_of
 
 from dledger.config import Tls
 from dledger.net.address import split_address
@@ -22,8 +21,6 @@ from dledger.net.connections.tls import CertificateRefused, client_context
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.wire import encode
 
-OpenPort = Callable[..., Port]
-Issue = Callable[..., dict[str, str]]
 BEGINNING = bytes.fromhex("16030100c8010000c40303")
 """Of a first message of TLS that would have 200 bytes."""
 
@@ -76,9 +73,8 @@ def stranger(trusted: dict[str, str], foreign: dict[str, str]) -> Tls:
 
 @pytest.mark.parametrize("said", [b"", BEGINNING], ids=["silent", "begun"])
 def test_half_open_handshakes_have_few_places_and_the_oldest_goes(
-    port: OpenPort, issue: Issue, caplog: pytest.LogCaptureFixture, said: bytes
+    port: OpenPort, tls: Tls, caplog: pytest.LogCaptureFixture, said: bytes
 ) -> None:
-    tls = tls_of(issue())
     node = port(tls, max_unknown=5, hello_s=600.0)
     with ExitStack() as stack:
         half_open = [come(node.address, stack, said) for _ in range(12)]
@@ -92,16 +88,15 @@ def test_half_open_handshakes_have_few_places_and_the_oldest_goes(
 
 
 def test_half_open_handshakes_are_given_up_when_a_hello_would_be_due(
-    port: OpenPort, issue: Issue, caplog: pytest.LogCaptureFixture
+    port: OpenPort, tls: Tls, caplog: pytest.LogCaptureFixture
 ) -> None:
-    node = port(tls_of(issue()), hello_s=0.1, sweep_s=0.05)
+    node = port(tls, hello_s=0.1, sweep_s=0.05)
     with ExitStack() as stack:
         assert is_ended(come(node.address, stack, BEGINNING))
     assert any("no hello within 0.1 s" in line for line in caplog.messages)
 
 
-def test_the_time_for_a_hello_begins_before_the_handshake(port: OpenPort, issue: Issue) -> None:
-    tls = tls_of(issue())
+def test_the_time_for_a_hello_begins_before_the_handshake(port: OpenPort, tls: Tls) -> None:
     context = client_context(tls)
     assert context is not None
     opened_at: list[float] = []
@@ -179,9 +174,9 @@ def test_peer_without_node_authority_says_so_and_node_logs_it(
 
 
 def test_who_comes_with_tls_where_there_is_none_is_told_so(
-    port: OpenPort, issue: Issue, new_loop: Any
+    port: OpenPort, tls: Tls, new_loop: Any
 ) -> None:
-    for text in refused(port(None).address, tls_of(issue()), new_loop):
+    for text in refused(port(None).address, tls, new_loop):
         assert "the TLS handshake failed (" in text
         assert "if the node has no TLS, leave out tls_ca, tls_certificate and tls_key" in text
 
@@ -196,9 +191,8 @@ def test_who_comes_with_tls_where_there_is_none_is_told_so(
     ids=["http", "zeros", "an end"],
 )
 def test_what_is_no_handshake_is_logged_as_that(
-    port: OpenPort, issue: Issue, caplog: pytest.LogCaptureFixture, said: bytes | None, reason: str
+    port: OpenPort, tls: Tls, caplog: pytest.LogCaptureFixture, said: bytes | None, reason: str
 ) -> None:
-    tls = tls_of(issue())
     node = port(tls)
     with ExitStack() as stack:
         sock = come(node.address, stack, BEGINNING if said is None else said)
@@ -226,8 +220,7 @@ def test_nothing_stays_open_behind_handshakes_that_ended(
     assert not [name for name in sockets() if name[1] == port_number]
 
 
-def test_a_port_closes_while_handshakes_are_half_open(port: OpenPort, issue: Issue) -> None:
-    tls = tls_of(issue())
+def test_a_port_closes_while_handshakes_are_half_open(port: OpenPort, tls: Tls) -> None:
     node = port(tls, hello_s=600.0)
     with ExitStack() as stack:
         half_open = [come(node.address, stack, first_message(tls)) for _ in range(3)]

@@ -94,12 +94,9 @@ def test_a_client_is_told_what_a_node_is_that_ends_each_connection(older: OlderN
         open_blocking(older.address)
     check(str(waiting.value), older.address)
 
-    async def story() -> None:
-        with pytest.raises(Unavailable) as running:
-            await Rpc.open(older.address, Greeting(), FrameLimits(), 20)
-        check(str(running.value), older.address)
-
-    run(story())
+    with pytest.raises(Unavailable) as running:
+        run(Rpc.open(older.address, Greeting(), FrameLimits(), 20))
+    check(str(running.value), older.address)
     with (
         Client(older.address, request_timeout_ms=200) as client,
         pytest.raises(Unavailable) as caught,

@@ -107,8 +107,7 @@ def test_addresses_have_turns_and_the_connections_of_each_too() -> None:
     deaf.take(LIMIT)
     node.clock.pass_time(LOOK_S)
     assert len(node.answered) == 1 + EACH_TURN
-    while node.clock.soon:
-        node.clock.turn()
+    node.clock.all_turns()
     assert node.answered[1:] == ["many 0", "alone", "other", "many 1", "many 2"]
     assert node.room[1] == LIMIT // PRESSED_SHARE, "others wait"
     assert many.is_read
@@ -171,8 +170,7 @@ def test_the_room_of_those_who_take_comes_back_at_once() -> None:
     for taker in first:
         taker.take(LIMIT // 8)
     node.clock.pass_time(LOOK_S)
-    while node.clock.soon:
-        node.clock.turn()
+    node.clock.all_turns()
     assert node.answered.count("waited") == 16
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from net_fakes import Watched
-from tls_port import beat
+from tls_port import N0, beat, from_leader
 
 from dledger.net import Connection, FrameLimits, Handlers, Listener, PeerLink
 from dledger.net.connections.handshake import Greeting
@@ -18,9 +18,7 @@ from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry, LogEnd, stamp
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.protocol.messages.peer import PushEntryRequest, PushType
-from dledger.types import NodeId, Term
-
-N0 = NodeId("n0")
+from dledger.types import Term
 
 
 def greet() -> Greeting:
@@ -28,15 +26,7 @@ def greet() -> Greeting:
 
 
 def push(*entries: Entry) -> PushEntryRequest:
-    return PushEntryRequest(
-        group="g",
-        local_id=NodeId("n1"),
-        remote_id=N0,
-        term=Term(1),
-        leader_id=NodeId("n1"),
-        type=PushType.APPEND,
-        entries=entries,
-    )
+    return from_leader(PushEntryRequest, type=PushType.APPEND, entries=entries)
 
 
 class Peer(Watched):

@@ -56,31 +56,23 @@ def private(path: Path, content: bytes, mode: int = 0o600) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda path: path, "No such file or directory: make one with 'dledger secret create"),
-        (lambda path: private(path, b""), "is empty"),
-        (lambda path: private(path, b" \n"), "is empty"),
-        (lambda path: private(path, b"x" * 31), "has 31 bytes; a secret has 32"),
-        (lambda path: private(path, b"x" * 5000), "has 4097 bytes"),
-        (lambda path: private(path, b"x" * 32, 0o604), r"mode 0604.*'chmod 600 "),
-        (lambda path: private(path, b"x" * 32, 0o640), r"mode 0640.*'chmod 600 "),
-        (lambda path: path.mkdir(), "is no regular file"),
-        (lambda path: os.mkfifo(path, 0o600), "is no regular file"),
-    ],
-    ids=[
-        "missing",
-        "empty",
-        "blank",
-        "short",
-        "long",
-        "for all",
-        "for the group",
-        "a directory",
-        "a pipe",
-    ],
-)
+NO_SECRETS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "missing": (
+        lambda path: path,
+        "No such file or directory: make one with 'dledger secret create",
+    ),
+    "empty": (lambda path: private(path, b""), "is empty"),
+    "blank": (lambda path: private(path, b" \n"), "is empty"),
+    "short": (lambda path: private(path, b"x" * 31), "has 31 bytes; a secret has 32"),
+    "long": (lambda path: private(path, b"x" * 5000), "has 4097 bytes"),
+    "for all": (lambda path: private(path, b"x" * 32, 0o604), r"mode 0604.*'chmod 600 "),
+    "for the group": (lambda path: private(path, b"x" * 32, 0o640), r"mode 0640.*'chmod 600 "),
+    "a directory": (lambda path: path.mkdir(), "is no regular file"),
+    "a pipe": (lambda path: os.mkfifo(path, 0o600), "is no regular file"),
+}
+
+
+@pytest.mark.parametrize(("make", "said"), NO_SECRETS.values(), ids=NO_SECRETS)
 def test_a_file_that_holds_no_secret_is_refused_with_the_way_out(
     tmp_path: Path, make: Callable[[Path], object], said: str
 ) -> None:

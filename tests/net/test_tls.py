@@ -17,7 +17,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 from net_fakes import dial
-from tls_port import LIMITS, Port, ask_rpc, beat, open_blocking, refused, tls_of
+from tls_port import LIMITS, Issue, OpenPort, ask_rpc, beat, open_blocking, refused, tls_of
 
 from dledger.config import ClientConfig, NodeConfig, Tls
 from dledger.errors import ConfigError, Unavailable
@@ -36,23 +36,18 @@ from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.types import NodeId
 
-Issue = Callable[..., dict[str, str]]
 LARGE = [bytes([n]) * 40_000 for n in range(200)]
 
 
-def test_small_and_large_frames_go_both_ways(
-    port: Callable[..., Port], issue: Issue, new_loop: Any
-) -> None:
-    tls = tls_of(issue())
+def test_small_and_large_frames_go_both_ways(port: OpenPort, tls: Tls, new_loop: Any) -> None:
     address = port(tls).address
     for payload in ([b"a", b"b"], LARGE):
         assert ask_rpc(new_loop, address, tls, payload) == b"".join(payload)
 
 
 def test_a_connection_that_waits_sends_and_receives_whole_and_stays_usable(
-    port: Callable[..., Port], issue: Issue
+    port: OpenPort, tls: Tls
 ) -> None:
-    tls = tls_of(issue())
     connection = open_blocking(port(tls).address, tls)
     assert connection.usable, "nothing comes that nobody asked for, a session ticket for one"
     for payload in ([b"a"], LARGE, [b"b"]):
@@ -62,8 +57,7 @@ def test_a_connection_that_waits_sends_and_receives_whole_and_stays_usable(
     connection.close()
 
 
-def test_what_is_sent_cannot_be_read_on_the_way(port: Callable[..., Port], issue: Issue) -> None:
-    tls = tls_of(issue())
+def test_what_is_sent_cannot_be_read_on_the_way(port: OpenPort, tls: Tls) -> None:
     address = port(tls).address
     seen = bytearray()
     with socket.create_server(("127.0.0.1", 0)) as between:
@@ -94,9 +88,9 @@ def test_what_is_sent_cannot_be_read_on_the_way(port: Callable[..., Port], issue
 
 
 def test_who_comes_without_tls_is_told_what_may_be_missing(
-    port: Callable[..., Port], issue: Issue, new_loop: Any
+    port: OpenPort, tls: Tls, new_loop: Any
 ) -> None:
-    node = port(tls_of(issue()))
+    node = port(tls)
     for text in refused(node.address, None, new_loop):
         assert text.startswith(f"{node.address}: ")
         assert "if it wants TLS, give tls_ca, tls_certificate, tls_key" in text
@@ -104,7 +98,7 @@ def test_who_comes_without_tls_is_told_what_may_be_missing(
 
 
 def test_a_certificate_of_another_authority_lets_nobody_in(
-    port: Callable[..., Port], issue: Issue, new_loop: Any, tmp_path: Path
+    port: OpenPort, issue: Issue, new_loop: Any, tmp_path: Path
 ) -> None:
     authority = trustme.CA()
     trusted, foreign = issue(authority=authority), issue()
@@ -117,7 +111,7 @@ def test_a_certificate_of_another_authority_lets_nobody_in(
 
 
 def test_a_node_must_have_a_certificate_for_its_own_host(
-    port: Callable[..., Port], issue: Issue, new_loop: Any
+    port: OpenPort, issue: Issue, new_loop: Any
 ) -> None:
     authority = trustme.CA()
     node = port(tls_of(issue("elsewhere.example", authority=authority)))
@@ -127,8 +121,7 @@ def test_a_node_must_have_a_certificate_for_its_own_host(
     assert not node.heard
 
 
-def test_nobody_speaks_an_older_tls(port: Callable[..., Port], issue: Issue) -> None:
-    tls = tls_of(issue())
+def test_nobody_speaks_an_older_tls(port: OpenPort, tls: Tls) -> None:
     address = port(tls).address
     context = client_context(tls)
     assert context is not None
@@ -138,17 +131,15 @@ def test_nobody_speaks_an_older_tls(port: Callable[..., Port], issue: Issue) -> 
         context.wrap_socket(sock, server_hostname="127.0.0.1")
 
 
-def test_who_is_silent_at_the_handshake_is_sent_away(
-    port: Callable[..., Port], issue: Issue
-) -> None:
-    node = port(tls_of(issue()), hello_s=0.2)
+def test_who_is_silent_at_the_handshake_is_sent_away(port: OpenPort, tls: Tls) -> None:
+    node = port(tls, hello_s=0.2)
     with dial(node.address) as sock:
         assert sock.recv(1) == b""
 
 
-def test_closing_does_not_wait_long_for_a_node_that_is_silent(issue: Issue, new_loop: Any) -> None:
-    tls, held = tls_of(issue()), []
-    context = server_context(tls)
+@pytest.mark.usefixtures("new_loop")
+async def test_closing_does_not_wait_long_for_a_node_that_is_silent(tls: Tls) -> None:
+    held, context = list[ssl.SSLSocket](), server_context(tls)
     assert context is not None
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -158,16 +149,12 @@ def test_closing_does_not_wait_long_for_a_node_that_is_silent(issue: Issue, new_
         thread = threading.Thread(target=accept)
         thread.start()
 
-        async def story() -> None:
-            handlers = Handlers(on_frame=lambda *_: None, on_close=lambda *_: None)
-            address = f"127.0.0.1:{listening.getsockname()[1]}"
-            connection = await connect(address, handlers, LIMITS, 20, tls=client_context(tls))
-            connection.close()
-            async with asyncio.timeout(20):  # asyncio's own patience is 30 s
-                await connection.wait_closed()
-
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(story())
+        handlers = Handlers(on_frame=lambda *_: None, on_close=lambda *_: None)
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        connection = await connect(address, handlers, LIMITS, 20, tls=client_context(tls))
+        connection.close()
+        async with asyncio.timeout(20):  # asyncio's own patience is 30 s
+            await connection.wait_closed()
         thread.join(20)
     for sock in held:
         sock.close()
@@ -176,7 +163,7 @@ def test_closing_does_not_wait_long_for_a_node_that_is_silent(issue: Issue, new_
 
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_a_node_is_a_peer_only_with_a_certificate(
-    port: Callable[..., Port], issue: Issue, new_loop: Any, is_known: bool
+    port: OpenPort, issue: Issue, new_loop: Any, is_known: bool
 ) -> None:
     authority = trustme.CA()
     trusted = issue(authority=authority)
@@ -257,7 +244,7 @@ def expired(authority: trustme.CA, files: dict[str, str]) -> dict[str, str]:
 
 
 def test_peer_with_expired_certificate_is_told_its_dates_by_both_ends(
-    port: Callable[..., Port], issue: Issue, new_loop: Any
+    port: OpenPort, issue: Issue, new_loop: Any
 ) -> None:
     authority = trustme.CA()
     files = issue(authority=authority)
@@ -298,7 +285,7 @@ def test_a_refusal_is_told_although_the_files_are_gone_or_others_by_now(
 
 
 def test_who_is_refused_behind_the_loss_of_its_files_is_told_to_ask_again(
-    port: Callable[..., Port], issue: Issue
+    port: OpenPort, issue: Issue
 ) -> None:
     """Not that its settings cannot be, as at a start: they were taken, and another node may take
     them now."""
@@ -306,12 +293,7 @@ def test_who_is_refused_behind_the_loss_of_its_files_is_told_to_ask_again(
     foreign = {**issue(), "tls_ca": trusted["tls_ca"]}
     context = client_context(tls_of(foreign))
     Path(foreign["tls_certificate"]).unlink()
+    address = port(tls_of(trusted)).address
     with pytest.raises((Unavailable, CertificateRefused)) as caught:
-        BlockingConnection(
-            port(tls_of(trusted)).address,
-            Greeting(),
-            limits=LIMITS,
-            timeout_s=10,
-            tls=context,
-        )
+        BlockingConnection(address, Greeting(), limits=LIMITS, timeout_s=10, tls=context)
     assert not isinstance(caught.value, ConfigError)

@@ -26,18 +26,18 @@ from dledger.protocol.wire import Message
 from dledger.types import NodeId, Term
 
 LIMITS = FrameLimits(payload_bytes=16 * MIB)
+OpenPort = Callable[..., "Port"]
+Issue = Callable[..., dict[str, str]]
+N0, N1 = NodeId("n0"), NodeId("n1")
+
+
+def from_leader(message: Callable[..., Message], **fields: Any) -> Any:
+    """A message of leader n1 to n0."""
+    return message(group="g", local_id=N1, remote_id=N0, term=Term(1), leader_id=N1, **fields)
 
 
 def beat(number: int) -> HeartBeatRequest:
-    """The heartbeat of leader n1 to n0."""
-    return HeartBeatRequest(
-        group="g",
-        local_id=NodeId("n1"),
-        remote_id=NodeId("n0"),
-        term=Term(1),
-        leader_id=NodeId("n1"),
-        round=number,
-    )
+    return from_leader(HeartBeatRequest, round=number)
 
 
 def tls_of(settings: dict[str, str]) -> Tls:

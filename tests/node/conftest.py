@@ -242,12 +242,14 @@ class Group:
             disk=self.disks.get(node_id),
         )
 
-    async def start(self, *names: str, **settings: Any) -> None:
-        """Start these nodes, or all."""
-        for name in names or self.config.members:
+    async def start(self, *names: str, **settings: Any) -> NodeServer:
+        """Start these nodes, or all; the first of them."""
+        names = names or self.config.members
+        for name in names:
             server = self.make(name, **settings)
             await server.start()
             self.nodes[NodeId(name)] = server
+        return self.nodes[NodeId(names[0])]
 
     async def stop(self, *names: str) -> None:
         """Stop these nodes gracefully, or all."""
@@ -259,12 +261,16 @@ class Group:
         for name in names or list(self.nodes):
             await self.nodes.pop(NodeId(name)).kill()
 
+    async def restart(self, *names: str, kill: bool = False, **settings: Any) -> NodeServer:
+        """Stop or kill these nodes, or all, and start them again; the first of them."""
+        await (self.kill(*names) if kill else self.stop(*names))
+        return await self.start(*names, **settings)
+
     async def replace_disk(self, name: str, **settings: Any) -> NodeServer:
         """Stop this node, and start it on an empty directory."""
         await self.stop(name)
         shutil.rmtree(self.folder / name)
-        await self.start(name, **settings)
-        return self.nodes[NodeId(name)]
+        return await self.start(name, **settings)
 
     async def kill_followers(self) -> NodeServer:
         """Kill all nodes but the leader, which is returned."""
@@ -374,10 +380,18 @@ def play(tmp_path: Path) -> Play:
     return partial(played, tmp_path)
 
 
+def marked(
+    play: Play, request: pytest.FixtureRequest, **settings: Any
+) -> contextlib.AbstractAsyncContextManager[Group]:
+    """Three nodes, or what the mark ``group`` of the test or its module says, with these
+    settings."""
+    mark = request.node.get_closest_marker("group") or pytest.mark.group().mark
+    return play(*mark.args, **settings, **mark.kwargs)
+
+
 @pytest.fixture
 def group(
     play: Play, request: pytest.FixtureRequest
 ) -> contextlib.AbstractAsyncContextManager[Group]:
     """Three nodes, or what the mark ``group`` of the test or its module says."""
-    mark = request.node.get_closest_marker("group")
-    return play(*mark.args, **mark.kwargs) if mark else play()
+    return marked(play, request)

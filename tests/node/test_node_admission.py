@@ -40,15 +40,22 @@ async def two_followers(group: Any) -> tuple[str, str]:
     return one, two
 
 
+async def with_an_emptied_member(group: Any) -> tuple[int, str, str]:
+    """The topic of `fill`, a follower whose disk was replaced after that, and the other one."""
+    topic = await fill(group)
+    wiped, other = await two_followers(group)
+    await group.replace_disk(wiped)
+    await group.agree()
+    return topic, wiped, other
+
+
 @pytest.mark.group(**QUICK)
 async def test_B27_emptied_directory_is_noticed_filled_and_readmitted_by_admit(
     group: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, "dledger")
-    topic = await fill(group)
-    wiped, other = await two_followers(group)
-    node, leader = await group.replace_disk(wiped), await group.leader()
-    await group.agree()
+    topic, wiped, other = await with_an_emptied_member(group)
+    node, leader = group.nodes[wiped], await group.leader()
     assert (await (await group.client(node)).fetch(topic, 9))[1] == [body(topic, b"9")], (
         "it may be read from"
     )
@@ -94,15 +101,12 @@ async def test_B30_an_older_copy_of_a_directory_is_no_voter_and_no_crash_loop(
     await group.kill(restored)
     shutil.rmtree(group.folder / restored)
     (group.folder / "backup").rename(group.folder / restored)
-    await group.start(restored)
-    node = group.nodes[restored]
+    node = await group.start(restored)
     await group.until(lambda: not admission(node)["admitted"])
     assert leader.raft.role is Role.LEADER
     assert "older copy" in caplog.text
     await group.agree()
-    await group.stop(restored)
-    await group.start(restored)
-    node = group.nodes[restored]
+    node = await group.restart(restored)
     await group.agree()
     assert not admission(node)["admitted"], "it remembers"
     assert (await group.admit(restored)).code is Code.SUCCESS
@@ -113,8 +117,7 @@ async def test_B30_an_older_copy_of_a_directory_is_no_voter_and_no_crash_loop(
 async def test_first_start_waits_for_all_members_and_later_one_for_a_majority(
     group: Any,
 ) -> None:
-    await group.start("n0", "n1")
-    first = group.nodes["n0"]
+    first = await group.start("n0", "n1")
     await group.until(lambda: admission(first)["missing"] == ["n2"])
     assert first.raft.leader_id is None
     await group.start("n2")
@@ -125,10 +128,7 @@ async def test_first_start_waits_for_all_members_and_later_one_for_a_majority(
 
 
 async def test_an_admission_survives_restarts_and_checkpoints_of_everybody(group: Any) -> None:
-    topic = await fill(group)
-    wiped, other = await two_followers(group)
-    await group.replace_disk(wiped)
-    await group.agree()
+    topic, wiped, other = await with_an_emptied_member(group)
     await group.admit(wiped)
     await group.agree()
     await group.stop(wiped)
@@ -209,17 +209,13 @@ async def test_kill_of_all_nodes_before_admission_commit_leaves_one_answer(
     group: Any,
 ) -> None:
     """Whether it was committed is decided by what the disks have; then all members say the same."""
-    await fill(group)
-    wiped, other = await two_followers(group)
-    await group.replace_disk(wiped)
-    await group.agree()
+    _, wiped, other = await with_an_emptied_member(group)
     leader = await group.leader()
     await group.kill(other)
     late = await group.admit(wiped, timeout_ms=300)
     assert late.code is Code.WAIT_QUORUM_ACK_TIMEOUT, "it takes a majority without it"
     assert leader.raft.change is not None
-    await group.kill()
-    await group.start()
+    await group.restart(kill=True)
     assert (await group.admit(wiped)).code is Code.SUCCESS
     await group.agree()
     await group.until(lambda: all(admission(node)["admitted"] for node in group.nodes.values()))

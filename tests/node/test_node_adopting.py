@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from old_stores import SIZE, files_of, make_old_store
 
 from dledger.errors import DLedgerError, PathError
 from dledger.node.rocketmq.adoption import AdoptionPlan, adopt, plan_adoption
@@ -30,7 +31,6 @@ from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.types import NodeId
 
-SIZE = 65_536
 INDEX = 3_200
 KILLED = 77
 OPERATIONS = (
@@ -42,12 +42,7 @@ OPERATIONS = (
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("old") / "store"
-    with MessageStore(root, file_size=SIZE, index=False) as store:
-        store.put_messages(
-            Message("orders", b"%06d" % n * 50, f"UNIQ_KEY\x01u{n}", n % 2) for n in range(300)
-        )
-    return root
+    return make_old_store(tmp_path_factory.mktemp("old") / "store")
 
 
 @pytest.fixture
@@ -58,17 +53,6 @@ def root(old: Path, tmp_path: Path) -> Path:
 
 def plan_of(root: Path, group: str = "test", name: str = "n0") -> AdoptionPlan:
     return plan_adoption(examine(root), group, NodeId(name), INDEX)
-
-
-def files_of(root: Path) -> dict[str, bytes]:
-    """Bytes by name, of index files nothing, which have half a gigabyte of holes."""
-    files = {
-        str(path.relative_to(root)): path for path in sorted(root.rglob("*")) if path.is_file()
-    }
-    return {
-        name: b"" if "/rocketmq/index/" in name else path.read_bytes()
-        for name, path in files.items()
-    }
 
 
 def assert_adopted(root: Path, old: Path) -> dict[str, bytes]:

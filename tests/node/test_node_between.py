@@ -60,8 +60,7 @@ async def test_appends_go_on_when_a_hand_over_comes_to_nothing(group: Any) -> No
 
 @pytest.mark.group(start=False)
 async def test_who_asks_a_node_that_knows_no_leader_is_told_when_there_is_one(group: Any) -> None:
-    await group.start("n0")
-    client = await group.client(group.nodes["n0"])
+    client = await group.client(await group.start("n0"))
     asked = client.start(MetadataRequest())
     append = client.start(AppendRequest(timeout_ms=60_000), body(1))
     await client.offsets("t", stale=True)
@@ -78,8 +77,7 @@ async def test_who_asks_a_node_that_knows_no_leader_is_told_when_there_is_one(gr
 @pytest.mark.group(start=False)
 @pytest.mark.parametrize("wait_s", [0.001], indirect=True)
 async def test_a_node_that_knows_no_leader_says_so_after_a_moment(group: Any) -> None:
-    await group.start("n0")
-    client = await group.client(group.nodes["n0"])
+    client = await group.client(await group.start("n0"))
     for _ in range(2):
         assert (await client.ask(MetadataRequest())).leader_id == ""
         answer = await client.append(body(1))
@@ -88,8 +86,7 @@ async def test_a_node_that_knows_no_leader_says_so_after_a_moment(group: Any) ->
 
 @pytest.mark.group(start=False)
 async def test_a_node_that_stops_leaves_nobody_waiting_for_a_leader(group: Any) -> None:
-    await group.start("n0")
-    client = await group.client(group.nodes["n0"])
+    client = await group.client(await group.start("n0"))
     waiting = client.start(AppendRequest(timeout_ms=60_000), body(1))
     await client.offsets("t", stale=True)
     assert not waiting.done()

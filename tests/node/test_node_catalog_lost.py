@@ -62,8 +62,7 @@ async def test_member_with_damaged_snapshots_takes_catalog_and_keeps_its_log(
     await group.stop(name)
     damage_snapshots(group.folder / name)
     await write(group, 60, 70)
-    await group.start(name)
-    node = group.nodes[name]
+    node = await group.start(name)
     begin, end = node.store.begin_index, node.store.end
     incarnation = node.store.membership.incarnation
     assert node.parts.context.catalog_lost
@@ -91,8 +90,7 @@ async def test_catalog_of_leader_with_longer_log_leaves_members_log_unchanged(
     await group.stop("n1")
     damage_snapshots(group.folder / "n1")
     await group.hand_over("n2")
-    await group.start("n1", retention_bytes=0)
-    node = group.nodes["n1"]
+    node = await group.start("n1", retention_bytes=0)
     begin = node.store.begin
     assert node.parts.context.catalog_lost
     await group.until(lambda: not node.parts.context.catalog_lost)
@@ -116,8 +114,7 @@ async def test_member_without_catalog_votes_but_neither_leads_nor_serves(
     lost, first, second = group.nodes
     await group.stop()
     damage_snapshots(group.folder / lost)
-    await group.start(lost)
-    node = group.nodes[lost]
+    node = await group.start(lost)
     node.parts.snapshots.receiver.wanted = lambda leader: None
     await group.start(first)
     await group.leader(but=lost)

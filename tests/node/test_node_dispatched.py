@@ -132,10 +132,8 @@ def some_entries(seed: int, count: int) -> list[Entry]:
 
 def expected(root: Path, entries: list[Entry]) -> dict[str, bytes]:
     """By the message's own decoder, and each key and unit by itself."""
-    queues, index = (
-        ConsumeQueues(root / "consumequeue"),
-        small_index(root / "index", clock=lambda: 1000),
-    )
+    queues = ConsumeQueues(root / "consumequeue")
+    index = small_index(root / "index", clock=lambda: 1000)
     for entry in entries:
         at = entry.pos + HEADER_SIZE
         try:
@@ -144,22 +142,14 @@ def expected(root: Path, entries: list[Entry]) -> dict[str, bytes]:
                 continue
         except FormatError:
             continue
-        properties, state = (
-            parse_properties(message.properties),
-            message.sys_flag & TransactionType.ROLLBACK,
-        )
+        properties = parse_properties(message.properties)
+        state = message.sys_flag & TransactionType.ROLLBACK
         code = tags_code(properties.get("TAGS"))
         if message.topic == "SCHEDULE_TOPIC_XXXX":
             code = message.store_timestamp + LEVEL_3_MS
         if state in (TransactionType.NONE, TransactionType.COMMIT):
-            queues.put(
-                message.topic,
-                message.queue_id,
-                message.queue_offset,
-                at,
-                message_size(message),
-                code,
-            )
+            place = message.topic, message.queue_id, message.queue_offset
+            queues.put(*place, at, message_size(message), code)
         if state != TransactionType.ROLLBACK:
             index.put(message.topic, keys_of(properties), at, message.store_timestamp)
     queues.flush()
@@ -212,11 +202,15 @@ def test_entries_of_all_kinds_dispatch_like_one_message_after_another(
     one_by_one = expected(tmp_path / "a", entries)
     _, at_once = dispatched(tmp_path / "b", entries, dice=Rng(seed))
     assert len(one_by_one) > 9
-    assert at_once.keys() == one_by_one.keys()
-    assert [name for name in one_by_one if at_once[name] != one_by_one[name]] == []
+    check_equal(at_once, one_by_one)
 
 
 LOSSES = (lose_nothing, lose_the_queues, lose_the_index, lose_the_last_index_file)
+
+
+def check_equal(found: dict[str, bytes], expected: dict[str, bytes]) -> None:
+    assert found.keys() == expected.keys()
+    assert [name for name in expected if found[name] != expected[name]] == []
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
@@ -235,8 +229,7 @@ def test_lost_queues_or_index_are_noticed_for_shorter_and_full_log(
         (tmp_path / ROOT / "abort").touch()
     first, found = dispatched(tmp_path, entries, log=entries[:kept])
     assert first == (kept if lose is lose_nothing else 0)
-    assert found.keys() == whole.keys()
-    assert [name for name in whole if found[name] != whole[name]] == []
+    check_equal(found, whole)
 
 
 @pytest.mark.parametrize(

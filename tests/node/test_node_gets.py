@@ -27,7 +27,6 @@ from dledger.protocol.messages.rocketmq import (
 from dledger.raft.raft_node import RaftNode
 from dledger.raft.state.ready import IDLE
 from dledger.rocketmq.format.message import Message, encode_message
-from dledger.types import NodeId
 
 
 def message(text: str, queue_id: int = 0) -> Message:
@@ -213,8 +212,7 @@ async def test_node_with_catalog_ahead_of_log_shows_none_of_its_old_entries(
                 else step(raft, message, now_ms)
             ),
         )
-        await group.start(name)
-        node = group.nodes[NodeId(name)]
+        node = await group.start(name)
         await group.until(lambda: node._restarting is not None)
         await awake(node)
         assert node.catalog.applied_index > node.store.end.position.index == end + 1

@@ -56,8 +56,7 @@ async def test_wiped_member_takes_over_state_and_counts_when_admitted_again(
     """Retention has removed the first entries that the member would need."""
     caplog.set_level(logging.WARNING, "dledger")
     name, topic = await wiped(group)
-    await group.start(name)
-    node, leader = group.nodes[name], await group.leader()
+    node, leader = await group.start(name), await group.leader()
     await equal(group)
     assert 0 < node.store.begin_index == leader.store.begin_index
     assert node.raft.committed_index == leader.raft.committed_index
@@ -91,8 +90,7 @@ async def test_damage_without_any_copy_is_removed_and_rest_of_log_stays(
     name = (await group.follower()).node.node_id
     await (group.stop(name) if applied else group.kill(name))
     damage(group.folder / name, payload(3))
-    await group.start(name, scrub_bytes_per_s=0, checkpoint_bytes=1 << 30, retention_bytes=0)
-    node = group.nodes[name]
+    node = await group.start(name, scrub_bytes_per_s=0, checkpoint_bytes=1 << 30, retention_bytes=0)
     node.parts.repairs._send = lambda message: None  # nobody is asked before nobody can help
     incarnation = node.store.membership.incarnation
     await write(group, 6, 60)
@@ -142,9 +140,7 @@ async def test_node_with_catalog_ahead_of_log_serves_nothing_and_survives_kill(
     assert node.raft.is_admitted
     answer, _ = await (await group.client(node)).fetch(topic, node.catalog.begin_offset(topic, 0))
     assert answer.code is Code.BEHIND
-    await group.kill(name)
-    await group.start(name)
-    node = group.nodes[name]
+    node = await group.restart(name, kill=True)
     await equal(group)
     assert node.raft.is_admitted
     assert await read_all(group, node, topic) == expected(node, topic, 60)
@@ -159,8 +155,7 @@ async def test_a_full_disk_gives_the_state_up_and_keeps_the_node(group: Any, par
     name = (await group.follower()).node.node_id
     await group.stop(name)
     disk = group.disks[name] = MemoryDisk()
-    await group.start(name)
-    node = group.nodes[name]
+    node = await group.start(name)
     writes: list[Path] = []
     write_file = Staging._write
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,52 +17,11 @@ from dledger.node.handlers.parked_requests import (
     LongPoll,
     LongPolls,
 )
+from tests.net.net_fakes import FakeLoop
 
 COST = POLL_COST + 2
 """Of one that names a partition."""
 KEY = 5 << 32
-
-
-class Loop:
-    """An event loop whose time stands still until `pass_time`."""
-
-    def __init__(self) -> None:
-        self.soon: list[Timer] = []
-        self.timers: list[tuple[float, int, Timer]] = []
-        self.now_s = 0.0
-
-    def call_soon(self, callback: Callable[[], None]) -> Timer:
-        timer = Timer(callback)
-        self.soon.append(timer)
-        return timer
-
-    def call_later(self, delay: float, callback: Callable[..., None], *args: Any) -> Timer:
-        timer = Timer(lambda: callback(*args))
-        self.timers.append((self.now_s + delay, len(self.timers), timer))
-        return timer
-
-    def turn(self) -> None:
-        soon, self.soon = self.soon, []
-        for timer in soon:
-            if not timer.cancelled:
-                timer.callback()
-
-    def pass_time(self, seconds: float) -> None:
-        self.now_s += seconds
-        due = sorted(timer for timer in self.timers if timer[0] <= self.now_s)
-        self.timers = [timer for timer in self.timers if timer[0] > self.now_s]
-        for _, _, timer in due:
-            if not timer.cancelled:
-                timer.callback()
-
-
-class Timer:
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self.callback = callback
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
 
 
 class Growth:
@@ -83,7 +42,7 @@ class Growth:
 class Node:
     """Notes who was served and who was given up."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: FakeLoop) -> None:
         self.loop = loop
         self.growth = Growth()
         self.applied: Event[[]] = Event()
@@ -94,10 +53,7 @@ class Node:
     def hold(
         self, connection: Any, *wants: tuple[int, int], wait_ms: int = 1000, size: int = 0
     ) -> None:
-        serve, give_up = (
-            lambda: self.served.append(connection),
-            lambda: self.given_up.append(connection),
-        )
+        serve, give_up = (partial(to.append, connection) for to in (self.served, self.given_up))
         self.polls.hold(LongPoll(connection, wants, serve, give_up, size), wait_ms)
 
     def append(self, key: int = KEY) -> None:
@@ -105,17 +61,10 @@ class Node:
         self.growth.grown.add(key)
         self.applied()
 
-    def all_turns(self) -> int:
-        turns = 0
-        while self.loop.soon:
-            self.loop.turn()
-            turns += 1
-        return turns
-
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> Node:
-    loop = Loop()
+    loop = FakeLoop()
     monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
     return Node(loop)
 
@@ -139,7 +88,7 @@ def test_long_poll_is_served_by_its_record_or_given_up_at_its_time(
     node.loop.turn()
     assert (node.served, node.given_up, len(node.polls)) == (["a"], ["b", "c"], 0)
     node.loop.pass_time(100)
-    node.all_turns()
+    node.loop.all_turns()
     node.append()
     assert (node.served, node.given_up) == (["a"], ["b", "c"])
 
@@ -180,10 +129,10 @@ def test_client_may_hold_all_free_polls_and_loses_its_oldest_to_others(
     for _ in range(100):
         small.hold("many", (KEY, 0))
     small.hold("wide", (KEY, 0), size=100 * 64 * COST)
-    small.all_turns()
+    small.loop.all_turns()
     assert set(small.given_up) == {"many", "wide"}, "the last has more than there is room for"
     small.append()
-    small.all_turns()
+    small.loop.all_turns()
     assert small.served.count("one") == 1
     assert 50 < len(small.served) <= 64
 
@@ -192,7 +141,7 @@ def test_all_together_hold_no_more_than_there_is_room_for(small: Node) -> None:
     for number in range(1000):
         small.hold(number % 200, (KEY, 0))
         assert len(small.polls) <= 64
-    small.all_turns()
+    small.loop.all_turns()
     assert len(small.given_up) == 1000 - 64
 
 
@@ -204,7 +153,7 @@ def test_answers_that_are_due_and_not_made_yet_take_room_too(small: Node) -> Non
     for _ in range(1000):
         small.hold("many", (KEY, 100))
     assert len(small.served) + len(small.given_up) >= 1064 - 64, "most of them are answered by now"
-    small.all_turns()
+    small.loop.all_turns()
     assert len(small.served) + len(small.given_up) + len(small.polls) == 1064
 
 
@@ -228,12 +177,12 @@ def test_answers_are_made_a_few_in_a_turn_and_the_connections_take_turns(node: N
     node.append()
     assert len(node.served) == TURN_ANSWERS
     assert "one" in node.served
-    assert node.all_turns() >= 1000 // TURN_ANSWERS
+    assert node.loop.all_turns() >= 1000 // TURN_ANSWERS
     assert len(node.served) == 1001
     node.loop.pass_time(1)
     node.loop.turn()
     assert len(node.given_up) == TURN_ANSWERS
-    node.all_turns()
+    node.loop.all_turns()
     assert len(node.given_up) == 1000
 
 
@@ -247,5 +196,5 @@ def test_who_has_gone_is_not_answered_and_at_the_end_everybody_is(node: Node) ->
     node.polls.stop()
     assert (node.served, len(node.given_up), len(node.polls)) == ([], 50, 0)
     node.loop.pass_time(1)
-    node.all_turns()
+    node.loop.all_turns()
     assert (node.served, set(node.given_up), len(node.given_up)) == ([], {"stays"}, 50)

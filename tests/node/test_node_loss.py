@@ -43,8 +43,7 @@ async def test_member_that_lost_end_of_its_log_is_no_voter_until_admitted(
     former = group.nodes[NodeId("n2")].store.identity.incarnation
     await group.stop("n2")
     copy(tmp_path / "before", tmp_path / "n2")
-    await group.start("n2")
-    lossy = group.nodes[NodeId("n2")]
+    lossy = await group.start("n2")
     lost = lossy.store.recovery.lost
     assert "the disk has lost them" in lost
     assert "dledger admit" in lost

@@ -48,8 +48,7 @@ async def test_retention_moves_begin_offsets_on_all_nodes_and_survives_a_restart
     leader = await group.leader()
     for node in group.nodes.values():
         assert node.store.begin_index <= leader.store.begin_index
-    await group.kill()
-    await group.start()
+    await group.restart(kill=True)
     client = await group.client()
     while (await client.offsets("t", OffsetKind.BEGIN)).offsets["t"][0] < begin:
         pass
@@ -125,8 +124,7 @@ async def test_d12_checkpoint_without_room_is_made_later_and_node_goes_on(
         assert len((await client.fetch(topic, 0, max_bytes=100_000))[1]) == 30
         failures.clear()
         await group.until(lambda: node.checkpoints.index >= 30)
-        await group.kill("n0")
-        await group.start("n0")
+        await group.restart("n0", kill=True)
         client = await group.client()
         assert group.nodes["n0"].checkpoints.index >= 30
         assert (await client.fetch(topic, 0, max_bytes=100_000))[1] == bodies

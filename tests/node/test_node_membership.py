@@ -68,14 +68,12 @@ async def test_first_start_with_wrong_list_leaves_nothing_against_right_one(
 ) -> None:
     right = group.config
     group.config = replace(right, members=names(2))
-    await group.start("n1")
-    mistaken = group.nodes[NodeId("n1")]
+    mistaken = await group.start("n1")
     group.config = right
     await group.start("n0", "n2")
     await group.until(lambda: "n1" in group.nodes[NodeId("n0")].parts.gate.refused)
     assert not mistaken.store.membership.members
-    await group.kill("n1")
-    await group.start("n1")
+    await group.restart("n1", kill=True)
     client, topic = await group.topic()
     await client.write(topic)
     await group.agree()
@@ -166,8 +164,7 @@ async def test_stores_from_before_ids_are_read_and_get_id_when_all_are_there(
     drawn = ids(group)
     assert (await (await group.client()).append(body(1))).base_offset == 21
     await group.agree()
-    await group.stop()
-    await group.start()
+    await group.restart()
     await group.agree()
     assert ids(group) == drawn
 
@@ -226,8 +223,7 @@ async def test_uncommitted_admission_of_old_release_is_in_force_after_upgrade(
     unpacked(tmp_path, "three", group.folder)
     change = with_admission(group)
     for _ in range(2):
-        await group.start("n2")
-        node = group.nodes[NodeId("n2")]
+        node = await group.start("n2")
         assert node.raft.change == change
         assert node.store.membership.changes == (change,), "on the disk, before anybody is heard"
         await group.kill("n2")
@@ -244,8 +240,7 @@ async def test_damaged_possible_admission_is_repaired_before_its_node_leads(
     data = path.read_bytes()
     path.write_bytes(data.replace(NEW_N0.to_bytes(2, "big"), b"!!"))
     assert path.read_bytes() != data
-    await group.start("n2")
-    node = group.nodes[NodeId("n2")]
+    node = await group.start("n2")
     assert node.parts.repairs.runs == ((change.index, change.index),), "so it asks for no votes"
     assert node.raft.change is None
     await group.start("n1")

@@ -65,8 +65,7 @@ async def test_start_from_older_checkpoint_goes_on_after_rows_were_dropped(
         assert len(kept) == 30
         await write(group, 90, 95)
         await save(group, node)
-        await group.kill("n0")
-        await group.start("n0", retention_bytes=0)
+        await group.restart("n0", kill=True, retention_bytes=0)
         node = await group.leader()
         assert len(await read_all(group, node, topic)) == 35
         await stop_sound(group, "n0")

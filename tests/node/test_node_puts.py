@@ -202,8 +202,7 @@ async def test_a_restart_from_a_checkpoint_goes_on_with_the_queue_offsets(group:
     client = await group.client()
     await put(client, *[message() for _ in range(5)], message(topic="other", queue_id=3))
     before = (await group.leader()).catalog.queues
-    await group.stop()
-    await group.start()
+    await group.restart()
     leader = await group.leader()
     assert leader.checkpoints.index >= 5
     assert leader.catalog.queues.next == before.next == {("orders", 0): 5, ("other", 3): 1}

@@ -50,8 +50,7 @@ async def test_damaged_node_starts_repairs_itself_and_has_its_full_log(
     await group.kill(victim)
     damage(group.folder / victim, *map(payload, (3, 4, 11)))
     (group.folder / victim / "mark").unlink()
-    await group.start(victim)
-    node = group.nodes[victim]
+    node = await group.start(victim)
     assert node.raft.end_index >= end
     assert len(node.store.recovery.faulty) == 2
     await group.until(lambda: not faulty(node))
@@ -153,8 +152,7 @@ async def test_D4_node_that_must_cut_behind_damaged_entry_repairs_it_first(
     if also_the_tail:
         spoil(group.folder / victim, b"mine 0")
     await write(group, 20, 23)
-    await group.start(victim)
-    node = group.nodes[victim]
+    node = await group.start(victim)
     send = node.parts.repairs._send
     node.parts.repairs._send = lambda message: None  # nobody helps yet
     await group.until(lambda: node.parts.ready_loop.log_writer._cut_waits is not None)
@@ -201,8 +199,7 @@ async def test_catalog_waits_before_damaged_entry_and_goes_on_after_repair(
     victim = (await group.follower()).node.node_id
     await group.kill(victim)
     damage(group.folder / victim, payload(12))
-    await group.start(victim)
-    server, held = group.nodes[victim], list[Any]()
+    server, held = await group.start(victim), list[Any]()
     send, server.parts.repairs._send = server.parts.repairs._send, held.append
     await group.until(lambda: faulty(server) and server.raft.leader_id)
     at = faulty(server)[0]["first"]

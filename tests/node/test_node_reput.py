@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,15 @@ def check(node: Any) -> int:
         len(files.index.lookup(topic, "all")) for topic in {topic for topic, _ in expected}
     ) == sum(map(len, expected.values()))
     return sum(map(len, expected.values()))
+
+
+async def filled(group: Any, numbers: Iterable[int], queues: int = 1) -> Any:
+    """Put these messages, over so many queues, and wait until every node has dispatched them; the
+    client that did."""
+    client = await group.client()
+    await put(client, *[message(n, queue_id=n % queues) for n in numbers])
+    await dispatched(group)
+    return client
 
 
 async def test_a_get_sees_every_message_that_was_acknowledged_before(group: Any) -> None:
@@ -137,9 +146,7 @@ async def test_transactions_messages_are_where_the_original_has_them(group: Any)
 
 
 async def test_a_follower_answers_what_may_be_stale(group: Any) -> None:
-    client = await group.client()
-    await put(client, *[message(n) for n in range(5)])
-    await dispatched(group)
+    await filled(group, range(5))
     other = await group.client(await group.follower())
     assert len((await get(other, 0, stale=True))[1]) == 5
     assert await offsets(other, "k3", stale=True) == [3]
@@ -168,18 +175,19 @@ async def test_what_is_not_committed_is_not_shown_and_in_no_queue(group: Any) ->
 
 
 async def test_a_node_that_is_killed_makes_its_queues_whole_again(group: Any) -> None:
+    async def more(first: int) -> int:
+        some = [message(first + n, f"t{n % 2}", n % 3) for n in range(10)]
+        await put(await group.client(), *some)
+        return first + 10
+
     number = 0
     for name in ("n0", "n1", "n2", "n0"):
-        client = await group.client()
-        await put(client, *[message(number + n, f"t{n % 2}", n % 3) for n in range(10)])
+        number = await more(number)
         await dispatched(group)
-        number += 10
         assert [check(node) for node in group.nodes.values()] == [number] * 3
         await group.kill(name)
         await group.leader(but=name)
-        client = await group.client()
-        await put(client, *[message(number + n, f"t{n % 2}", n % 3) for n in range(10)])
-        number += 10
+        number = await more(number)
         await group.start(name)
         await dispatched(group)
         assert [check(node) for node in group.nodes.values()] == [number] * 3
@@ -187,9 +195,7 @@ async def test_a_node_that_is_killed_makes_its_queues_whole_again(group: Any) ->
 
 @pytest.mark.group(1, commit_log="rocketmq")
 async def test_a_node_that_was_stopped_well_puts_nothing_again(group: Any) -> None:
-    client = await group.client()
-    await put(client, *[message(n) for n in range(20)])
-    await dispatched(group)
+    await filled(group, range(20))
     (node,) = group.nodes.values()
     end = reput_of(node).dispatched_index
     await group.stop()
@@ -199,8 +205,7 @@ async def test_a_node_that_was_stopped_well_puts_nothing_again(group: Any) -> No
     assert mark is not None
     assert (mark.index, mark.queues, mark.units) == (end, 1, 20)
     put_again: list[int] = []
-    await group.start()
-    server = group.nodes["n0"]
+    server = await group.start()
     files = reput_of(server).files
     watch(files, "put", lambda entries: put_again.extend(entry.index for entry in entries))
     await dispatched(group)
@@ -214,21 +219,13 @@ async def test_a_node_that_was_stopped_well_puts_nothing_again(group: Any) -> No
 async def test_queues_that_are_not_what_they_should_be_are_made_again(
     group: Any, spoil: Callable[[Path], None], clean: bool
 ) -> None:
-    client = await group.client()
-    await put(client, *[message(n, queue_id=n % 2) for n in range(50)])
-    await dispatched(group)
-    await group.stop()
-    await group.start()
-    client = await group.client()
-    await put(client, *[message(50 + n, queue_id=n % 2) for n in range(20)])
-    await dispatched(group)
+    await filled(group, range(50), queues=2)
+    await group.restart()
+    await filled(group, range(50, 70), queues=2)
     await (group.stop() if clean else group.kill())
     spoil(group.folder / "n0" / ROOT)
-    await group.start()
-    client = await group.client()
-    await put(client, message(70))
-    await dispatched(group)
-    (node,) = group.nodes.values()
+    node = await group.start()
+    client = await filled(group, [70])
     assert check(node) == 71
     for number in range(71):
         assert len(await offsets(client, f"u{number}")) == 1
@@ -238,23 +235,19 @@ async def test_queues_that_are_not_what_they_should_be_are_made_again(
 async def test_queues_that_are_ahead_of_the_log_are_cut_to_it(group: Any) -> None:
     """A power cut may leave more of them than of the log; the same entries come again from the
     leader."""
-    client = await group.client()
-    await put(client, *[message(n) for n in range(10)])
-    await dispatched(group)
+    await filled(group, range(10))
     await group.stop("n2")
     kept = group.folder / "kept"
     shutil.copytree(group.folder / "n2", kept, ignore=shutil.ignore_patterns(ROOT))
     await group.start("n2")
-    client = await group.client()
-    await put(client, *[message(n) for n in range(10, 30)])
-    await dispatched(group)
+    await filled(group, range(10, 30))
     await group.stop("n2")
     shutil.move(group.folder / "n2" / ROOT, kept / ROOT)
     shutil.rmtree(group.folder / "n2")
     shutil.move(kept, group.folder / "n2")
     await group.stop()
-    await group.start("n2")  # alone: what its own log does not have yet is not in its queues
-    reput = reput_of(group.nodes["n2"])
+    # alone: what its own log does not have yet is not in its queues
+    reput = reput_of(await group.start("n2"))
     await group.until(lambda: reput.dispatched_index >= 0)
     assert [queue.max_offset for _, queue in reput.files.queues.items()] == [10]
     assert reput.files.index.lookup("orders", "k20") == []
@@ -267,19 +260,14 @@ async def test_queues_that_are_ahead_of_the_log_are_cut_to_it(group: Any) -> Non
 async def test_only_what_is_behind_the_mark_is_put_again_after_a_kill(
     group: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    client = await group.client()
-    await put(client, *[message(n) for n in range(20)])
-    await dispatched(group)
-    await group.stop()
-    await group.start()
-    client = await group.client()
-    await put(client, *[message(n) for n in range(20, 30)])
-    await dispatched(group)
+    await filled(group, range(20))
+    await group.restart()
+    await filled(group, range(20, 30))
     await group.kill("n0")
     caplog.clear()
-    await group.start()
+    node = await group.start()
     await dispatched(group)
-    assert check(group.nodes["n0"]) == 30
+    assert check(node) == 30
     assert "are made from entry" not in caplog.text
 
 
@@ -313,9 +301,7 @@ async def test_an_entry_that_cannot_be_read_is_dispatched_when_it_is_repaired(gr
 
 
 async def test_what_waits_for_the_thread_when_the_node_fails_is_not_dispatched(group: Any) -> None:
-    client = await group.client()
-    await put(client, message(0))
-    await dispatched(group)
+    client = await filled(group, [0])
     node = await group.leader()
     files = reput_of(node).files
     before = files.next_index

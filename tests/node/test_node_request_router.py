@@ -126,8 +126,7 @@ async def test_members_come_and_go_while_clients_have_all_places(group: Any) -> 
     leader = await group.leader()
     clients = [await group.client(leader) for _ in range(2)]
     name = (await group.follower()).node.node_id
-    await group.kill(name)
-    await group.start(name)
+    await group.restart(name, kill=True)
     await group.until(lambda: leader.parts.peers.connected()[name])
     await group.until(lambda: all(group.nodes[name].parts.peers.connected().values()))
     await group.until(lambda: group.nodes[name].raft.leader_id == leader.node.node_id)

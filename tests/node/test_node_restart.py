@@ -63,8 +63,7 @@ async def test_a_graceful_stop_saves_the_catalog_so_that_nothing_is_replayed(gro
     await client.write(topic, [b"x"] * 50)
     node = await group.leader()
     applied = node.catalog.applied_index
-    await group.stop("n0")
-    await group.start("n0")
+    await group.restart("n0")
     assert group.nodes["n0"].checkpoints.index == applied
     client = await group.client()
     assert (await client.offsets("t")).offsets == {"t": {0: 50}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from dledger.protocol.messages.client import ExecuteRequest, StatusRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.types import NodeId
-from tests.node.conftest import BareClient
+from tests.node.conftest import BareClient, Group, Play, marked
 
 STRANGER = HelloRequest(group="test", node_id="n1", nonce=b"s" * 16)
 PEER = HelloRequest(group="test", node_id="n1", nonce=b"p" * 16)
@@ -37,6 +38,14 @@ def secret(tmp_path: Path) -> str:
 def other_secret(tmp_path: Path) -> str:
     create_secret(tmp_path / "other")
     return str(tmp_path / "other")
+
+
+@pytest.fixture
+def secured(
+    play: Play, secret: str, request: pytest.FixtureRequest
+) -> AbstractAsyncContextManager[Group]:
+    """As `group`, but that its members have the secret."""
+    return marked(play, request, secret_file=secret)
 
 
 def key(path: str) -> Secret:
@@ -62,68 +71,62 @@ def required(group: Any) -> set[bool]:
     return {node.parts.gate.status()["required"] for node in group.nodes.values()}
 
 
-async def test_members_with_one_secret_are_a_group(play: Callable[..., Any], secret: str) -> None:
-    async with play(secret_file=secret) as group:
-        client = await group.client()
-        await client.create("t")
-        await group.agree()
-        for node in group.nodes.values():
-            assert node.parts.gate.status() == {"has": True, "required": True, "unproved": []}
+async def test_members_with_one_secret_are_a_group(secured: Any) -> None:
+    client = await secured.client()
+    await client.create("t")
+    await secured.agree()
+    for node in secured.nodes.values():
+        assert node.parts.gate.status() == {"has": True, "required": True, "unproved": []}
 
 
 async def test_a_stranger_who_says_that_he_is_a_member_moves_no_term(
-    play: Callable[..., Any], secret: str, other_secret: str
+    secured: Any, other_secret: str
 ) -> None:
-    async with play(secret_file=secret) as group:
-        node = group.nodes["n0"]
-        await group.client()
-        terms = [n.raft.term for n in group.nodes.values()]
-        silent = await BareClient.dial(node.port)
-        assert (await silent.ask(STRANGER)).proof_wanted
-        silent.connection.send(heartbeat(500))  # and no proof
-        await asyncio.wait_for(silent.closed.wait(), 20)
-        wrong = key(other_secret)
-        proofs: dict[str, Callable[[HelloResponse], bytes]] = {
-            "none": lambda answer: b"",
-            "of another secret": lambda answer: wrong.proof(Side.OPENS, STRANGER, answer),
-            "the node's own": lambda answer: answer.proof,
-            "zeros": lambda answer: bytes(32),
-        }
-        for what, prove in proofs.items():
-            last = await visit(node.port, STRANGER, prove)
-            assert last.code is Code.ACCESS_DENIED, what
-        assert [n.raft.term for n in group.nodes.values()] == terms
+    node = secured.nodes["n0"]
+    await secured.client()
+    terms = [n.raft.term for n in secured.nodes.values()]
+    silent = await BareClient.dial(node.port)
+    assert (await silent.ask(STRANGER)).proof_wanted
+    silent.connection.send(heartbeat(500))  # and no proof
+    await asyncio.wait_for(silent.closed.wait(), 20)
+    wrong = key(other_secret)
+    proofs: dict[str, Callable[[HelloResponse], bytes]] = {
+        "none": lambda answer: b"",
+        "of another secret": lambda answer: wrong.proof(Side.OPENS, STRANGER, answer),
+        "the node's own": lambda answer: answer.proof,
+        "zeros": lambda answer: bytes(32),
+    }
+    for what, prove in proofs.items():
+        last = await visit(node.port, STRANGER, prove)
+        assert last.code is Code.ACCESS_DENIED, what
+    assert [n.raft.term for n in secured.nodes.values()] == terms
 
 
 async def test_a_proof_of_a_client_or_for_another_connection_makes_no_member(
-    play: Callable[..., Any], secret: str
+    secured: Any, secret: str
 ) -> None:
     good = key(secret)
-    async with play(secret_file=secret) as group:
-        port = group.nodes["n0"].port
-        seen: list[bytes] = []
+    port = secured.nodes["n0"].port
+    seen: list[bytes] = []
 
-        def sound(answer: HelloResponse) -> bytes:
-            seen.append(good.proof(Side.OPENS, PEER, answer))
-            return seen[-1]
+    def sound(answer: HelloResponse) -> bytes:
+        seen.append(good.proof(Side.OPENS, PEER, answer))
+        return seen[-1]
 
-        as_client = HelloRequest(group="test", nonce=PEER.nonce)
-        assert (await visit(port, PEER, sound)).code is Code.SUCCESS
-        for prove in (
-            lambda answer: seen[0],
-            lambda answer: good.proof(Side.OPENS, as_client, answer),
-        ):
-            assert (await visit(port, PEER, prove)).code is Code.ACCESS_DENIED
+    as_client = HelloRequest(group="test", nonce=PEER.nonce)
+    assert (await visit(port, PEER, sound)).code is Code.SUCCESS
+    for prove in (
+        lambda answer: seen[0],
+        lambda answer: good.proof(Side.OPENS, as_client, answer),
+    ):
+        assert (await visit(port, PEER, prove)).code is Code.ACCESS_DENIED
 
 
-async def test_a_node_proves_the_secret_before_a_member_does(
-    play: Callable[..., Any], secret: str
-) -> None:
-    async with play(secret_file=secret) as group:
-        port = group.nodes["n0"].port
-        answer = await (await BareClient.dial(port)).ask(PEER)
-        assert key(secret).is_proof(answer.proof, Side.ACCEPTS, PEER, answer)
-        assert answer.nonce != (await (await BareClient.dial(port)).ask(PEER)).nonce
+async def test_a_node_proves_the_secret_before_a_member_does(secured: Any, secret: str) -> None:
+    port = secured.nodes["n0"].port
+    answer = await (await BareClient.dial(port)).ask(PEER)
+    assert key(secret).is_proof(answer.proof, Side.ACCEPTS, PEER, answer)
+    assert answer.nonce != (await (await BareClient.dial(port)).ask(PEER)).nonce
 
 
 async def test_clients_prove_only_where_they_are_asked_to(
@@ -153,15 +156,13 @@ async def test_a_group_that_came_before_secrets_gets_one_by_a_rolling_restart(
     client = await group.client()
     await client.create("t")
     for name in ("n0", "n1"):
-        await group.stop(name)
-        await group.start(name, secret_file=secret)
+        await group.restart(name, secret_file=secret)
         await group.client()
     await group.agree()
     with_one = group.nodes["n0"]
     await group.until(lambda: with_one.parts.gate.status()["unproved"] == ["n2"])
     assert "n2 proves no secret and is taken all the same" in caplog.text
-    await group.stop("n2")
-    await group.start("n2", secret_file=secret)
+    await group.restart("n2", secret_file=secret)
     await group.until(lambda: not with_one.parts.gate.status()["unproved"])
     assert not with_one.parts.gate.status()["required"]
     leader = await group.leader()
@@ -170,9 +171,8 @@ async def test_a_group_that_came_before_secrets_gets_one_by_a_rolling_restart(
     await group.agree()
     await group.until(lambda: required(group) == {True})
     await group.stop()
-    await group.start("n0", secret_file=secret)
-    port = group.nodes["n0"].port
-    assert (await visit(port, STRANGER, lambda answer: b"")).code is Code.ACCESS_DENIED
+    node = await group.start("n0", secret_file=secret)
+    assert (await visit(node.port, STRANGER, lambda answer: b"")).code is Code.ACCESS_DENIED
     with pytest.raises(ConfigError, match="only members that prove its secret"):
         await group.start("n1", secret_file="")
     await group.start("n1", "n2", secret_file=secret)
@@ -203,8 +203,7 @@ async def test_leader_does_not_shut_out_an_absent_or_unproved_member(
     await group.hand_over("n0")
     assert (await refusal(group)).startswith("n0, which leads, has no secret itself")
     for name in ("n1", "n2"):
-        await group.stop(name)
-        await group.start(name, secret_file=secret)
+        await group.restart(name, secret_file=secret)
     await group.hand_over("n1")
     leader = group.nodes["n1"]
     await group.until(lambda: leader.parts.peers.connected() == {"n0": True, "n2": True})
@@ -226,35 +225,29 @@ async def test_leader_does_not_shut_out_an_absent_or_unproved_member(
     )
 
 
-async def test_each_sign_of_member_without_proof_opposes_enforcing_secret(
-    play: Callable[..., Any], secret: str
-) -> None:
+@pytest.mark.group(2)
+async def test_each_sign_of_member_without_proof_opposes_enforcing_secret(secured: Any) -> None:
     """It proves nothing where this node has called it, or has come itself and was taken without a
     proof."""
-    async with play(2, secret_file=secret) as group:
-        gate = (await group.leader()).parts.gate
-        other = NodeId("n1" if gate._node.node_id == "n0" else "n0")
-        lost = f"{other} (proves no secret) would be shut out for ever"
-        assert gate.shut_out({other}, {other}) == ""
-        assert gate.shut_out({other}, set()).startswith(lost)
-        gate.unproved[other] = "0.1.0"
-        assert gate.shut_out({other}, {other}).startswith(lost)
+    gate = (await secured.leader()).parts.gate
+    other = NodeId("n1" if gate._node.node_id == "n0" else "n0")
+    lost = f"{other} (proves no secret) would be shut out for ever"
+    assert gate.shut_out({other}, {other}) == ""
+    assert gate.shut_out({other}, set()).startswith(lost)
+    gate.unproved[other] = "0.1.0"
+    assert gate.shut_out({other}, {other}).startswith(lost)
 
 
-async def test_node_asks_for_proofs_by_catalog_when_entry_is_not_reapplied(
-    play: Callable[..., Any], secret: str
-) -> None:
+@pytest.mark.group(1)
+async def test_node_asks_for_proofs_by_catalog_when_entry_is_not_reapplied(secured: Any) -> None:
     """The record of the directory is gone, and the checkpoint is behind the entry."""
-    async with play(1, secret_file=secret) as group:
-        await own_command(group)
-        node = group.nodes["n0"]
-        index = node.catalog.applied_index
-        await group.stop("n0")
-        (group.folder / "n0" / SECRET_FILE).unlink()
-        await group.start("n0")
-        node = group.nodes["n0"]
-        assert node.checkpoints.index >= index
-        assert node.parts.gate.status()["required"]
+    await own_command(secured)
+    index = secured.nodes["n0"].catalog.applied_index
+    await secured.stop("n0")
+    (secured.folder / "n0" / SECRET_FILE).unlink()
+    node = await secured.start("n0")
+    assert node.checkpoints.index >= index
+    assert node.parts.gate.status()["required"]
 
 
 @pytest.mark.group(**SMALL)
@@ -268,8 +261,7 @@ async def test_member_that_takes_over_leader_state_asks_for_proofs_afterwards(
     await own_command(group)
     await write(group, 3, 60)
     await trimmed(group)
-    await group.start("n2", secret_file=secret)
-    node = group.nodes["n2"]
+    node = await group.start("n2", secret_file=secret)
     assert not node.parts.gate.status()["required"]
     await group.until(lambda: node.store.begin_index > 0)
     await awake(node)
@@ -281,8 +273,7 @@ async def test_member_that_takes_over_leader_state_asks_for_proofs_afterwards(
 async def test_what_cannot_be_kept_is_not_answered(group: Any, secret: str) -> None:
     """A node that took members without a proof again after its next start would undo what the group
     was told."""
-    await group.stop("n0")
-    await group.start("n0", secret_file=secret)
+    await group.restart("n0", secret_file=secret)
     node, client = await group.leader(), await group.client()
     slots = node.parts.gate._enforcement._slots
     slots.write_both = lambda payload: (_ for _ in ()).throw(OSError(5, "Input/output error"))
@@ -293,27 +284,25 @@ async def test_what_cannot_be_kept_is_not_answered(group: Any, secret: str) -> N
         await asked
 
 
+@pytest.mark.group(start=False)
 async def test_a_new_store_asks_for_proofs_before_it_has_heard_from_its_group(
-    play: Callable[..., Any], secret: str
+    secured: Any,
 ) -> None:
-    async with play(start=False, secret_file=secret) as group:
-        await group.start("n0")
-        last = await visit(group.nodes["n0"].port, STRANGER, lambda answer: b"")
-        assert last.code is Code.ACCESS_DENIED
-        assert "--secret-file" in last.message
+    node = await secured.start("n0")
+    last = await visit(node.port, STRANGER, lambda answer: b"")
+    assert last.code is Code.ACCESS_DENIED
+    assert "--secret-file" in last.message
 
 
 async def test_a_member_with_another_secret_is_refused_by_both_sides(
-    play: Callable[..., Any], secret: str, other_secret: str, caplog: pytest.LogCaptureFixture
+    secured: Any, other_secret: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with play(secret_file=secret) as group:
-        await group.client()
-        await group.agree()
-        await group.stop("n2")
-        await group.start("n2", secret_file=other_secret)
-        await group.until(lambda: "n2 has another secret" in caplog.text)
-        assert group.nodes["n2"].parts.peers.connected() == {"n0": False, "n1": False}
-        assert (await (await group.client()).create("t")) >= 0
+    await secured.client()
+    await secured.agree()
+    await secured.restart("n2", secret_file=other_secret)
+    await secured.until(lambda: "n2 has another secret" in caplog.text)
+    assert secured.nodes["n2"].parts.peers.connected() == {"n0": False, "n1": False}
+    assert (await (await secured.client()).create("t")) >= 0
 
 
 def config(tmp_path: Path, **fields: Any) -> NodeConfig:
