@@ -98,13 +98,14 @@ def command(
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything there")
     wanted = parser.parse_args(argv)
     folder = Path(tempfile.mkdtemp(prefix=f"dledger-{name}-"))
-    found = run(folder, wanted.number, wanted.seed, _say)
+    found = run(folder, wanted.number, wanted.seed, say)
     for fault, count in found["faults"].items():
-        _say(f"{count:>9} {fault}")
-    return end(found, folder, wanted.json, _say)
+        say(f"{count:>9} {fault}")
+    return end(found, folder, wanted.json, say)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print a line now, though the output may be a pipe."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

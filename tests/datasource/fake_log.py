@@ -45,6 +45,9 @@ class Stored:
     count: int
     body: bytes
 
+    def column(self, name: str) -> pa.Array:
+        return decode_batch(self.body)[1][name]
+
 
 @dataclass
 class FakePartition:
@@ -100,7 +103,7 @@ class FakeProducer:
             future.set_exception(self.group.append_fault.pop())
         else:
             body = self.group.body(self.topic, partition, batch)
-            self.group.by_name[self.topic].partitions[partition].add(batch.num_rows, body)
+            self.group.part(self.topic, partition).add(batch.num_rows, body)
             future.set_result(None)
         return future
 
@@ -234,6 +237,9 @@ class FakeGroup:
             raise TopicNotFound(f"no topic {name!r}")
         return self.by_name[name].info
 
+    def part(self, topic: str, partition: int) -> FakePartition:
+        return self.by_name[self.topic(topic).name].partitions[partition]
+
     def described(self, names: Sequence[str]) -> dict[str, TopicInfo]:
         self.asked.append("described")
         return {name: self.topic(name) for name in names}
@@ -249,13 +255,11 @@ class FakeGroup:
     ) -> None:
         data = {"value": pa.array(values, pa.binary()), **columns}
         batch = pa.RecordBatch.from_arrays(list(data.values()), names=list(data))
-        self.by_name[topic].partitions[partition].add(
-            len(values), self.body(topic, partition, batch)
-        )
+        self.part(topic, partition).add(len(values), self.body(topic, partition, batch))
 
     def expire(self, topic: str, partition: int, begin: int) -> None:
         """Retention: whole batches below ``begin`` go."""
-        part = self.by_name[topic].partitions[partition]
+        part = self.part(topic, partition)
         part.batches = [b for b in part.batches if b.base + b.count > begin]
         part.begin = part.batches[0].base if part.batches else part.end
 
@@ -287,16 +291,13 @@ class FakeGroup:
         found: dict[str, dict[int, int]] = {}
         for topic, times in times_us.items():
             for partition, time in times.items():
-                stamps = [
-                    (one.base + i, stamp)
-                    for one in self.by_name[self.topic(topic).name].partitions[partition].batches
-                    for i, stamp in enumerate(
-                        decode_batch(one.body)[1]["timestamp"].cast(pa.int64()).to_pylist()
-                    )
-                ]
-                found.setdefault(topic, {})[partition] = next(
-                    (o for o, stamp in stamps if stamp >= time), -1
+                fitting = (
+                    one.base + i
+                    for one in self.part(topic, partition).batches
+                    for i, stamp in enumerate(one.column("timestamp").cast(pa.int64()).to_pylist())
+                    if stamp >= time
                 )
+                found.setdefault(topic, {})[partition] = next(fitting, -1)
         ids = {topic: self.topic(topic).log_id for topic in times_us}
         return OffsetsResponse(code=Code.SUCCESS, offsets=found, log_ids=ids)
 
@@ -312,9 +313,7 @@ class FakeGroup:
         for topic, partitions in offsets.items():
             if (log_ids or {}).get(topic, self.topic(topic).log_id) != self.topic(topic).log_id:
                 raise TopicNotFound(f"topic {topic!r} was created again")
-            assert all(
-                0 <= o <= self.by_name[topic].partitions[p].end for p, o in partitions.items()
-            )
+            assert all(0 <= o <= self.part(topic, p).end for p, o in partitions.items())
         self.told.append(group)
         for topic, partitions in offsets.items():
             self.consumers.setdefault(group, {}).setdefault(topic, {}).update(partitions)
@@ -330,7 +329,7 @@ class FakeGroup:
         return [self._pieces(span) for span in spans]
 
     def _pieces(self, span: Span) -> list[Range]:
-        part = self.by_name[self.topic(span.topic).name].partitions[span.partition]
+        part = self.part(span.topic, span.partition)
         return cut([(b.count, len(b.body)) for b in part.batches], span, part.begin)
 
     def fetch_bodies(
@@ -395,7 +394,7 @@ class FakeGroup:
         for one in chosen:
             assert one is not None
             for topic, partition, count, body in one.parts:
-                self.by_name[topic].partitions[partition].add(count, body)
+                self.part(topic, partition).add(count, body)
         self.stages = {i: s for i, s in self.stages.items() if s.key != (writer_id, sequence)}
         done = Committed(False, {}, sum(s.records for s in stages))
         self.committed[writer_id] = (sequence, done)
@@ -412,8 +411,5 @@ class FakeGroup:
 
     def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
         """Every value of a partition, in order."""
-        return [
-            v
-            for b in self.by_name[topic].partitions[partition].batches
-            for v in decode_batch(b.body)[1].column("value").to_pylist()
-        ]
+        batches = self.part(topic, partition).batches
+        return [value for one in batches for value in one.column("value").to_pylist()]

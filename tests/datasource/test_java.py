@@ -94,32 +94,18 @@ def test_java_home_that_leads_nowhere_is_named(tmp_path: Path) -> None:
 def test_wheel_is_used_behind_a_wrapper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wrapper drops the one argument that the wheel's runtime cannot take, and nothing else,
     spaces and all."""
-    monkeypatch.setattr(
-        java, "wheel_java", lambda: fake_java_once(tmp_path / "wheel java", "25.0.2")
-    )
+    wheel = fake_java(tmp_path / "wheel java", "25.0.2")
+    monkeypatch.setattr(java, "wheel_java", lambda: wheel)
     home = java.java_home({"PATH": str(tmp_path)}, tmp_path / "venv")
     assert home == tmp_path / "venv" / "dledger-java"
-    arguments = [
-        "-Xmx1g",
-        "--add-modules=jdk.incubator.vector",
-        "-cp",
-        "a b:*",
-        "",
-        "Main",
-        "--add-modules=other",
-    ]
+    refused = "--add-modules=jdk.incubator.vector"
+    arguments = ["-Xmx1g", refused, "-cp", "a b:*", "", "Main", "--add-modules=other"]
     done = subprocess.run(
         [home / "bin" / "java", *arguments], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split("\n")[:-1] == [
-        a for a in arguments if a != "--add-modules=jdk.incubator.vector"
-    ]
+    assert done.stdout.split("\n")[:-1] == [word for word in arguments if word != refused]
     assert java.java_version(home / "bin" / "java") == 25
     assert java.java_home({"PATH": ""}, tmp_path / "venv") == home, "and again"
-
-
-def fake_java_once(home: Path, version: str) -> Path:
-    return home / "bin" / "java" if home.exists() else fake_java(home, version)
 
 
 def test_ensure_java_sets_java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

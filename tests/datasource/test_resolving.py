@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dledger.datasource.options.bounds import Bound
 from dledger.datasource.options.options import parse_options
 from dledger.datasource.read.resolving import resolve
 from dledger.datasource.table.log import Log
@@ -31,14 +32,18 @@ def times(*millis: int) -> pa.Array:
     return pa.array([ms * 1000 for ms in millis], UTC_MICROS)
 
 
-def found(log: Any, now: float = 0.0, **given: str) -> dict[int, int]:
-    """The starting offsets under these options."""
+def seen(log: Any, **given: str) -> tuple[Bound, Any, Log]:
+    """The bound of these options, and the edges of the log as they are now."""
     options = parse_options({"dledger.bootstrap.servers": log.address, "subscribe": "t", **given})
     edge = Log(options)
-    edges = edge.edges({name: info.log_id for name, info in edge.select().items()})
     bound = options.starting or options.ending
     assert bound is not None
-    return resolve(bound, edges, edge, lambda: now)["t"]
+    return bound, edge.edges({name: info.log_id for name, info in edge.select().items()}), edge
+
+
+def found(log: Any, now: float = 0.0, **given: str) -> dict[int, int]:
+    """The starting offsets under these options."""
+    return resolve(*seen(log, **given), lambda: now)["t"]
 
 
 @pytest.mark.parametrize(
@@ -104,25 +109,15 @@ def test_a_bound_that_does_not_fit_what_is_there_is_refused(
 
 
 def test_a_record_that_came_since_the_edges_were_seen_is_not_there_yet(log: Any) -> None:
-    options = parse_options(
-        {"dledger.bootstrap.servers": log.address, "subscribe": "t", "startingTimestamp": "85"}
-    )
-    edge = Log(options)
-    edges = edge.edges({"t": log.topic("t").log_id})
+    before = seen(log, startingTimestamp="85")
     for partition in (0, 1):
         log.append("t", partition, [b"x"] * 2, timestamp=times(84, 90))
-    assert options.starting is not None
-    assert resolve(options.starting, edges, edge) == {"t": {0: 9, 1: 3}}
+    assert resolve(*before) == {"t": {0: 9, 1: 3}}
 
 
 def test_times_of_a_topic_that_was_created_again_are_refused(log: Any) -> None:
-    options = parse_options(
-        {"dledger.bootstrap.servers": log.address, "subscribe": "t", "startingTimestamp": "5"}
-    )
-    edge = Log(options)
-    edges = edge.edges({"t": log.topic("t").log_id})
+    before = seen(log, startingTimestamp="5")
     log.delete_topic("t")
     log.create_topic("t", 2)
-    assert options.starting is not None
     with pytest.raises(TopicRecreated):
-        resolve(options.starting, edges, edge)
+        resolve(*before)

@@ -95,31 +95,24 @@ def test_small_bodies_are_put_together_and_large_ones_cut() -> None:
     batches = list(table_rows(large, "t", 0, 0, 64))
     assert [b.num_rows for b in batches] == [12, 13, 13, 13, 13]
     tiny = [stored(0, [b""] * 200_000), stored(200_000, [b""] * 30_000)]
-    assert [b.num_rows for b in table_rows(tiny, "t", 0, 0, 230_000)] == [
-        50_000,
-        50_000,
-        50_000,
-        50_000,
-        30_000,
-    ]
+    sizes_of_tiny = [b.num_rows for b in table_rows(tiny, "t", 0, 0, 230_000)]
+    assert sizes_of_tiny == [50_000, 50_000, 50_000, 50_000, 30_000]
 
 
-def frame(**columns: tuple[Any, pa.DataType]) -> tuple[pa.RecordBatch, WriteColumns]:
-    batch = pa.record_batch(
-        {name: pa.array(values, kind) for name, (values, kind) in columns.items()}
-    )
-    return batch, WriteColumns(**{name: i for i, name in enumerate(columns)})
+KINDS = {"value": pa.binary(), "key": pa.binary(), "topic": pa.string(), "partition": pa.int32()}
 
 
-def router_of(
-    columns: WriteColumns,
-    partitions: int,
-    topic: str = "t",
-    first: int = 0,
-    partitioner: str = "murmur2",
-) -> Router:
-    spread = Spread(partitioner, first)
-    return Router(columns, topic, spread=spread, partitions_of=lambda _: partitions)
+def frame(**columns: Any) -> tuple[pa.RecordBatch, WriteColumns]:
+    """A frame of these columns, each an array or a list of the type that is usual for it."""
+    arrays = {
+        name: pa.array(values, KINDS[name]) if isinstance(values, list) else values
+        for name, values in columns.items()
+    }
+    return pa.record_batch(arrays), WriteColumns(**{name: i for i, name in enumerate(columns)})
+
+
+def router_of(columns: WriteColumns, partitions: int, topic: str = "t", **spread: Any) -> Router:
+    return Router(columns, topic, spread=Spread(**spread), partitions_of=lambda _: partitions)
 
 
 def routed(router: Router, batch: pa.RecordBatch) -> dict[tuple[str, int], list[bytes]]:
@@ -130,11 +123,8 @@ def routed(router: Router, batch: pa.RecordBatch) -> dict[tuple[str, int], list[
 
 
 def test_rows_go_to_the_topic_and_partition_of_their_columns_in_order() -> None:
-    batch, columns = frame(
-        value=(["1", "2", "3", "4", "5"], pa.string()),
-        topic=(["a", "b", "a", "b", "a"], pa.string()),
-        partition=([1, 0, 0, 0, 1], pa.int32()),
-    )
+    values = pa.array(["1", "2", "3", "4", "5"], pa.string())
+    batch, columns = frame(value=values, topic=["a", "b", "a", "b", "a"], partition=[1, 0, 0, 0, 1])
     assert routed(router_of(columns, 2, topic=""), batch) == {
         ("a", 1): [b"1", b"5"],
         ("a", 0): [b"3"],
@@ -143,59 +133,47 @@ def test_rows_go_to_the_topic_and_partition_of_their_columns_in_order() -> None:
 
 
 def test_rows_with_a_key_go_by_it_and_rows_without_one_stay_together() -> None:
-    batch, columns = frame(
-        value=([b"1", b"2", b"3", b"4"], pa.binary()), key=([b"21", None, b"21", None], pa.binary())
-    )
+    batch, columns = frame(value=[b"1", b"2", b"3", b"4"], key=[b"21", None, b"21", None])
     by_key = (-973932308 & 0x7FFFFFFF) % 5
     parts = routed(router_of(columns, 5, first=by_key), batch)
     assert parts == {("t", by_key): [b"1", b"3"], ("t", (by_key + 1) % 5): [b"2", b"4"]}
 
 
 def test_frames_without_keys_take_the_partitions_in_turn() -> None:
-    batch, columns = frame(value=([b"1"], pa.binary()))
+    batch, columns = frame(value=[b"1"])
     router = router_of(columns, 3)
     assert [next(iter(router.route(batch)))[1] for _ in range(4)] == [1, 2, 0, 1]
 
 
 def test_a_partition_that_is_null_falls_back_to_the_key() -> None:
-    batch, columns = frame(
-        value=([b"1", b"2"], pa.binary()),
-        key=([b"21", b"21"], pa.binary()),
-        partition=([None, 1], pa.int32()),
-    )
-    assert routed(router_of(columns, 5), batch) == {
-        ("t", 0): [b"1"],
-        ("t", 1): [b"2"],
-    }
+    batch, columns = frame(value=[b"1", b"2"], key=[b"21", b"21"], partition=[None, 1])
+    assert routed(router_of(columns, 5), batch) == {("t", 0): [b"1"], ("t", 1): [b"2"]}
 
 
 def test_round_robin_spreads_row_by_row_over_all_batches_whatever_the_key() -> None:
     router = router_of(WriteColumns(0, 1), 3, first=1, partitioner="roundRobin")
-    keys = pa.array([b"same"] * 4, pa.binary())
     found: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
     for first in range(0, 12, 4):
-        values = pa.array([str(i).encode() for i in range(first, first + 4)], pa.binary())
-        batch = pa.RecordBatch.from_arrays([values, keys], names=["value", "key"])
+        values = [str(i).encode() for i in range(first, first + 4)]
+        batch, _ = frame(value=values, key=[b"same"] * 4)
         for _, partition, records in router.route(batch):
             found[partition] += records.column("value").to_pylist()
     assert found == {p: [str(i).encode() for i in range((p + 1) % 3, 12, 3)] for p in range(3)}
 
 
 def test_explicit_partitions_must_all_be_there() -> None:
-    batch, columns = frame(value=([b"1", b"2"], pa.binary()), partition=([1, 0], pa.int32()))
+    batch, columns = frame(value=[b"1", b"2"], partition=[1, 0])
     router = router_of(columns, 2, partitioner="explicit")
     assert routed(router, batch) == {("t", 0): [b"2"], ("t", 1): [b"1"]}
-    batch, columns = frame(value=([b"1", b"2"], pa.binary()), partition=([1, None], pa.int32()))
-    with pytest.raises(ConfigError, match=r"'partition' is null in some rows.*murmur2"):
-        routed(router_of(columns, 2, partitioner="explicit"), batch)
-    batch, columns = frame(value=([b"1"], pa.binary()), partition=([None], pa.int32()))
-    with pytest.raises(ConfigError, match="null in some rows"):
-        routed(router_of(columns, 1, partitioner="explicit"), batch)
+    for partitions in ([1, None], [None]):
+        batch, columns = frame(value=[b"1"] * len(partitions), partition=partitions)
+        with pytest.raises(ConfigError, match=r"'partition' is null in some rows.*murmur2"):
+            routed(router_of(columns, len(partitions), partitioner="explicit"), batch)
 
 
 @pytest.mark.parametrize("wrong", [-1, 2])
 def test_a_partition_that_the_topic_does_not_have_is_refused(wrong: int) -> None:
-    batch, columns = frame(value=([b"1"], pa.binary()), partition=([wrong], pa.int32()))
+    batch, columns = frame(value=[b"1"], partition=[wrong])
     with pytest.raises(
         ConfigError, match=f"column 'partition' has {wrong}, but topic 't' has partitions 0 to 1"
     ):
@@ -203,7 +181,7 @@ def test_a_partition_that_the_topic_does_not_have_is_refused(wrong: int) -> None
 
 
 def test_a_row_without_a_topic_is_refused() -> None:
-    batch, columns = frame(value=([b"1"], pa.binary()), topic=([None], pa.string()))
+    batch, columns = frame(value=[b"1"], topic=[None])
     with pytest.raises(ConfigError, match="column 'topic' is null"):
         list(router_of(columns, 1, topic="").route(batch))
 
@@ -211,10 +189,10 @@ def test_a_row_without_a_topic_is_refused() -> None:
 def test_columns_of_other_arrow_types_become_the_logs_own() -> None:
     kind = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
     batch, columns = frame(
-        value=(["ä"], pa.large_string()),
-        key=(["k"], pa.string()),
-        headers=([[{"key": "h", "value": b"1"}]], kind),
-        timestamp=([5], pa.timestamp("us", tz="Europe/Berlin")),
+        value=pa.array(["ä"], pa.large_string()),
+        key=pa.array(["k"]),
+        headers=pa.array([[{"key": "h", "value": b"1"}]], kind),
+        timestamp=pa.array([5], pa.timestamp("us", tz="Europe/Berlin")),
     )
     records = router_of(columns, 1).records(batch)
     assert records.schema.equals(RECORD_SCHEMA)

@@ -17,38 +17,26 @@ from dledger.datasource.write.writer import BatchWriter
 from dledger.errors import ConfigError, ReplayMismatch, TopicNotFound, TransactionError, Unavailable
 from dledger.streaming.writer import LogStreamWriter
 from tests.datasource.hops import hop
+from tests.datasource.spark_writes import OUTSIDE, Writes
 
 FRAME = columns("value string")
 BY_TOPIC = columns("value string, topic string")
 WITH_PARTITION = columns("value string, partition int")
 RUN_1, RUN_2 = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 IN_QUERY = Task(0, 0, "query-1", RUN_1, 5)
-OUTSIDE = Task(0, 0, None, "", 0)
+RERUN = replace(IN_QUERY, run_id=RUN_2)
 
 
 def batches(*values: str) -> Iterable[pa.RecordBatch]:
     return iter([pa.record_batch({"value": [value]}) for value in values])
 
 
-class Spark:
+class Spark(Writes):
     """Does what Spark's driver and executors do with a writer, in their order, with pickles in
     between."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, group: Any) -> None:
-        self.task = OUTSIDE
-        monkeypatch.setattr(Task, "current", staticmethod(lambda: self.task))
-        self.group = group
-
-    def options(self, **more: str) -> dict[str, str]:
-        return {
-            "dledger.bootstrap.servers": self.group.address,
-            "topic": "t",
-            "createTopic": "true",
-            **more,
-        }
-
-    def writer(self, **more: str) -> BatchWriter:
-        return BatchWriter(self.options(**more), FRAME, overwrite=False)
+    def writer(self, make: Callable[..., Any] = BatchWriter, **more: str) -> Any:
+        return hop(make(self.options(**more), FRAME, overwrite=False))
 
     def tasks(self, writer: Any, parts: list[list[str]], task: Task) -> list[Any]:
         messages = []
@@ -58,9 +46,20 @@ class Spark:
         self.task = OUTSIDE
         return messages
 
+    def begun(
+        self,
+        parts: list[list[str]],
+        task: Task = OUTSIDE,
+        make: Callable[..., Any] = BatchWriter,
+        **more: str,
+    ) -> tuple[Any, list[Any]]:
+        """A write before its commit: its writer, and the messages of its tasks."""
+        writer = self.writer(make, **more)
+        return writer, self.tasks(writer, parts, task)
+
     def save(self, parts: list[list[str]], task: Task = OUTSIDE, **more: str) -> None:
-        writer = hop(self.writer(**more))
-        hop(writer).commit(self.tasks(writer, parts, task))
+        writer, messages = self.begun(parts, task, **more)
+        hop(writer).commit(messages)
 
     def committed_before(self, name: str, sequence: int) -> None:
         """By an earlier release, which kept no digest."""
@@ -69,21 +68,17 @@ class Spark:
         self.group.commit_transaction(name, sequence, [stage.close()])
 
     def stream(self, parts: list[list[str]], task: Task, **more: str) -> None:
-        writer = LogStreamWriter(self.options(**more), FRAME, overwrite=False)
-        messages = self.tasks(writer, parts, task)
-        LogStreamWriter(self.options(**more), FRAME, overwrite=False).commit(
-            messages, task.batch_id
-        )
+        _, messages = self.begun(parts, task, LogStreamWriter, **more)
+        self.writer(LogStreamWriter, **more).commit(messages, task.batch_id)
 
 
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch, group: Any) -> Spark:
-    return Spark(monkeypatch, group)
+    return Spark(group, monkeypatch)
 
 
 def test_a_batch_write_appears_at_once_when_it_is_committed(spark: Spark) -> None:
-    writer = hop(spark.writer())
-    messages = spark.tasks(writer, [["a", "b"], [], ["c"]], OUTSIDE)
+    writer, messages = spark.begun([["a", "b"], [], ["c"]])
     assert spark.group.values("t") == []
     writer.commit(messages)
     assert spark.group.values("t") == [b"a", b"b", b"c"]
@@ -118,7 +113,7 @@ def test_a_nameless_write_while_a_query_runs_is_warned_of(
 
 
 def test_a_failed_attempt_leaves_nothing_and_the_next_one_writes_once(spark: Spark) -> None:
-    writer = hop(spark.writer())
+    writer = spark.writer()
     spark.group.create_topic("t")
     spark.group.append_fault = [Unavailable("no leader")]
     with pytest.raises(Unavailable):
@@ -130,8 +125,7 @@ def test_a_failed_attempt_leaves_nothing_and_the_next_one_writes_once(spark: Spa
 
 def test_the_stage_of_a_task_that_was_killed_is_not_committed(spark: Spark) -> None:
     """Speculation, or an executor that was lost: only the attempt whose message arrived counts."""
-    writer = hop(spark.writer())
-    spark.tasks(writer, [["a"]], OUTSIDE)
+    writer, _ = spark.begun([["a"]])
     writer.commit(spark.tasks(writer, [["a"]], replace(OUTSIDE, attempt=1)))
     assert spark.group.values("t") == [b"a"]
 
@@ -140,14 +134,14 @@ def test_the_stage_of_a_task_that_was_killed_is_not_committed(spark: Spark) -> N
 def test_a_micro_batch_that_is_run_again_is_written_once(spark: Spark, kind: str) -> None:
     write: Callable[..., None] = getattr(spark, kind)
     write([["a"], ["b"]], IN_QUERY)
-    write([["b", "a"]], replace(IN_QUERY, run_id=RUN_2))
-    write([["c"]], replace(IN_QUERY, run_id=RUN_2, batch_id=6))
+    write([["b", "a"]], RERUN)
+    write([["c"]], replace(RERUN, batch_id=6))
     assert spark.group.values("t") == [b"a", b"b", b"c"]
 
 
 def test_copied_checkpoint_with_another_topic_writes_everything_there(spark: Spark) -> None:
     spark.stream([["a"]], IN_QUERY)
-    spark.stream([["b"]], replace(IN_QUERY, run_id=RUN_2), topic="fork")
+    spark.stream([["b"]], RERUN, topic="fork")
     assert spark.group.values("fork") == [b"b"]
 
 
@@ -161,7 +155,7 @@ def test_restored_checkpoint_with_other_rows_is_an_error_with_remedies(
     with pytest.raises(
         ReplayMismatch, match=r"restored from an older copy.*newest checkpoint.*onReplayMismatch"
     ):
-        write([["b"]], replace(IN_QUERY, run_id=RUN_2, batch_id=batch_id))
+        write([["b"]], replace(RERUN, batch_id=batch_id))
     assert spark.group.values("t") == [b"a"]
     assert spark.group.stages == {}
 
@@ -171,9 +165,8 @@ def test_committed_rows_stand_with_a_warning_where_that_is_wanted(
     spark: Spark, batch_id: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     spark.stream([["a"]], IN_QUERY)
-    again = replace(IN_QUERY, run_id=RUN_2, batch_id=batch_id)
-    spark.stream([["b"]], again, onReplayMismatch="keep")
-    spark.stream([["c"]], replace(again, batch_id=6), onReplayMismatch="keep")
+    spark.stream([["b"]], replace(RERUN, batch_id=batch_id), onReplayMismatch="keep")
+    spark.stream([["c"]], replace(RERUN, batch_id=6), onReplayMismatch="keep")
     assert spark.group.values("t") == [b"a", b"c"]
     assert (
         "already with other rows; what was committed stands, and these rows are not written"
@@ -244,8 +237,7 @@ def test_a_column_that_a_write_ignores_is_no_part_of_its_rows(spark: Spark) -> N
 
 def test_a_commit_that_is_asked_twice_is_done_once(spark: Spark) -> None:
     """The driver died between the commit in the log and the one in the checkpoint."""
-    writer = LogStreamWriter(spark.options(), FRAME, overwrite=False)
-    messages = spark.tasks(writer, [["a"]], IN_QUERY)
+    writer, messages = spark.begun([["a"]], IN_QUERY, LogStreamWriter)
     writer.commit(messages, 5)
     writer.commit(messages, 5)
     assert spark.group.values("t") == [b"a"]
@@ -253,20 +245,17 @@ def test_a_commit_that_is_asked_twice_is_done_once(spark: Spark) -> None:
 
 def test_an_abort_after_the_commit_undoes_nothing(spark: Spark) -> None:
     """Spark calls abort() when commit() raised, though the log may have committed."""
-    writer = LogStreamWriter(spark.options(), FRAME, overwrite=False)
-    messages = spark.tasks(writer, [["a"]], IN_QUERY)
+    writer, messages = spark.begun([["a"]], IN_QUERY, LogStreamWriter)
     writer.commit(messages, 5)
     writer.abort(messages, 5)
-    spark.stream([["a"]], replace(IN_QUERY, run_id=RUN_2))
+    spark.stream([["a"]], RERUN)
     assert spark.group.values("t") == [b"a"]
 
 
 def test_an_abort_drops_its_own_stages_and_nobody_elses(spark: Spark) -> None:
     """A former driver's late abort must not take the stages of the run that goes on."""
-    old = LogStreamWriter(spark.options(), FRAME, overwrite=False)
-    late = spark.tasks(old, [["a"]], IN_QUERY)
-    new = LogStreamWriter(spark.options(), FRAME, overwrite=False)
-    messages = spark.tasks(new, [["a"]], replace(IN_QUERY, run_id=RUN_2))
+    old, late = spark.begun([["a"]], IN_QUERY, LogStreamWriter)
+    new, messages = spark.begun([["a"]], RERUN, LogStreamWriter)
     old.abort([None, *late], 5)
     old.abort([None], 5)
     new.commit(messages, 5)
@@ -275,16 +264,14 @@ def test_an_abort_drops_its_own_stages_and_nobody_elses(spark: Spark) -> None:
 
 def test_an_abort_drops_the_stages_of_all_tasks(spark: Spark) -> None:
     """An open stage keeps old files of the log until it times out."""
-    writer = hop(spark.writer())
-    messages = spark.tasks(writer, [["a"], [], ["b"], ["c"]], OUTSIDE)
+    writer, messages = spark.begun([["a"], [], ["b"], ["c"]])
     assert len(spark.group.stages) == 3
     writer.abort(messages)
     assert spark.group.stages == {}
 
 
 def test_a_stage_that_was_dropped_is_no_commit_without_it(spark: Spark) -> None:
-    writer = hop(spark.writer())
-    messages = spark.tasks(writer, [["a"], ["b"]], OUTSIDE)
+    writer, messages = spark.begun([["a"], ["b"]])
     writer.abort(messages[:1])
     with pytest.raises(TransactionError):
         writer.commit(messages)
@@ -294,14 +281,14 @@ def test_a_stage_that_was_dropped_is_no_commit_without_it(spark: Spark) -> None:
 def test_a_task_of_a_committed_batch_sends_no_records(spark: Spark) -> None:
     spark.stream([["a"]], IN_QUERY)
     spark.group.append_fault = [Unavailable("must not be asked")]
-    spark.stream([["a"]], replace(IN_QUERY, run_id=RUN_2))
+    spark.stream([["a"]], RERUN)
     assert spark.group.append_fault
 
 
 def test_two_topics_of_one_foreach_batch_are_both_written(spark: Spark) -> None:
-    for run in (RUN_1, RUN_2):
-        spark.save([["a"]], replace(IN_QUERY, run_id=run), topic="t")
-        spark.save([["b"]], replace(IN_QUERY, run_id=run), topic="u")
+    for task in (IN_QUERY, RERUN):
+        spark.save([["a"]], task, topic="t")
+        spark.save([["b"]], task, topic="u")
     assert (spark.group.values("t"), spark.group.values("u")) == ([b"a"], [b"b"])
 
 
@@ -309,25 +296,13 @@ def test_second_write_of_batch_to_topic_is_refused_until_it_has_a_txn_id(
     spark: Spark,
 ) -> None:
     """Without the refusal the second write would find its transaction committed and drop its
-    records in silence."""
-    spark.save([["a"]], IN_QUERY)
-    with pytest.raises(ConfigError, match="txnId"):
-        spark.save([["b"]], IN_QUERY)
-    again = replace(IN_QUERY, run_id=RUN_2)
-    spark.save([["a"]], again)
-    spark.save([["b"]], again, txnId="second")
+    records in silence. It is refused also after a crash, which the first one preceded."""
+    for task in (IN_QUERY, RERUN):
+        spark.save([["a"]], task)
+        with pytest.raises(ConfigError, match="txnId"):
+            spark.save([["b"]], task)
+    spark.save([["b"]], RERUN, txnId="second")
     assert spark.group.values("t") == [b"a", b"b"]
-
-
-def test_second_write_is_refused_also_when_first_preceded_a_crash(
-    spark: Spark,
-) -> None:
-    """The first write was committed before the crash."""
-    spark.save([["a"]], IN_QUERY)
-    again = replace(IN_QUERY, run_id=RUN_2)
-    spark.save([["a"]], again)
-    with pytest.raises(ConfigError, match="txnId"):
-        spark.save([["b"]], again)
 
 
 def test_write_left_running_by_batch_is_refused_after_query_moved_on(
@@ -352,17 +327,15 @@ def test_a_job_group_of_the_users_own_needs_named_writes(spark: Spark) -> None:
 
 
 def test_a_write_that_failed_may_be_tried_again_within_its_batch(spark: Spark) -> None:
-    writer = hop(spark.writer())
-    messages = spark.tasks(writer, [["a"]], IN_QUERY)
+    writer, messages = spark.begun([["a"]], IN_QUERY)
     writer.abort(messages)
     spark.save([["a"]], IN_QUERY)
     assert spark.group.values("t") == [b"a"]
 
 
 def test_two_writes_at_once_to_one_topic_are_told_apart(spark: Spark) -> None:
-    first, second = hop(spark.writer()), hop(spark.writer())
-    of_first = spark.tasks(first, [["a"]], IN_QUERY)
-    of_second = spark.tasks(second, [["b"]], IN_QUERY)
+    first, of_first = spark.begun([["a"]], IN_QUERY)
+    second, of_second = spark.begun([["b"]], IN_QUERY)
     first.commit(of_first)
     with pytest.raises(ConfigError, match="txnId"):
         second.commit(of_second)
@@ -379,9 +352,7 @@ def test_the_same_topic_in_two_groups_is_two_writes(
 
 
 def test_a_stream_with_a_topic_column_commits_all_topics_at_once(spark: Spark) -> None:
-    options = spark.options()
-    del options["topic"]
-    writer = LogStreamWriter(options, BY_TOPIC, overwrite=False)
+    writer = LogStreamWriter(spark.options(topic=""), BY_TOPIC, overwrite=False)
     spark.task = IN_QUERY
     rows = pa.record_batch({"value": ["1", "2", "3"], "topic": ["a", "b", "a"]})
     message = hop(writer).write(iter([rows]))
@@ -419,8 +390,7 @@ def test_partitions_that_a_topic_does_not_have_are_refused_on_the_driver(spark: 
 
 def test_partitions_of_a_topic_column_are_checked_in_the_task(spark: Spark) -> None:
     spark.group.create_topic("a", 3)
-    options = spark.options(**{"createTopic.partitions": "5"})
-    del options["topic"]
+    options = spark.options(topic="", **{"createTopic.partitions": "5"})
     writer = BatchWriter(options, BY_TOPIC, overwrite=False)
     with pytest.raises(
         ConfigError, match=r"'createTopic.partitions' is 5, but topic 'a' exists with 3"
@@ -429,20 +399,19 @@ def test_partitions_of_a_topic_column_are_checked_in_the_task(spark: Spark) -> N
     assert spark.group.stages == {}
 
 
-@pytest.mark.parametrize("kind", ["stream", "save"])
+@pytest.mark.parametrize(
+    ("kind", "make", "batch_id"), [("stream", LogStreamWriter, [5]), ("save", BatchWriter, [])]
+)
 def test_at_least_once_is_seen_before_the_commit_and_again_after_a_repeat(
-    spark: Spark, kind: str
+    spark: Spark, kind: str, make: Callable[..., Any], batch_id: list[int]
 ) -> None:
-    make = BatchWriter if kind == "save" else LogStreamWriter
-    writer = make(spark.options(deliveryGuarantee="at-least-once"), FRAME, overwrite=False)
-    messages = spark.tasks(writer, [["a", "b"], []], IN_QUERY)
+    way = {"deliveryGuarantee": "at-least-once"}
+    writer, messages = spark.begun([["a", "b"], []], IN_QUERY, make, **way)
     assert spark.group.values("t") == [b"a", b"b"]
     assert spark.group.stages == {}
-    hop(writer).commit(messages, *([5] if kind == "stream" else []))
-    hop(writer).abort([*messages, None], *([5] if kind == "stream" else []))
-    getattr(spark, kind)(
-        [["a"]], replace(IN_QUERY, run_id=RUN_2), deliveryGuarantee="at-least-once"
-    )
+    hop(writer).commit(messages, *batch_id)
+    hop(writer).abort([*messages, None], *batch_id)
+    getattr(spark, kind)([["a"]], RERUN, **way)
     assert spark.group.values("t") == [b"a", b"b", b"a"]
 
 
@@ -484,24 +453,15 @@ def test_options_that_do_not_fit_the_frame_or_the_write_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "overwrite", "given", "message"),
     [
-        (
-            lambda options: BatchWriter(options, FRAME, overwrite=True),
-            "mode overwrite would replace.*append",
-        ),
-        (
-            lambda options: LogStreamWriter(options, FRAME, overwrite=True),
-            "output mode complete would replace.*append",
-        ),
-        (
-            lambda options: LogStreamWriter({**options, "txnId": "x"}, FRAME, overwrite=False),
-            "txnId",
-        ),
+        (BatchWriter, True, {}, "mode overwrite would replace.*append"),
+        (LogStreamWriter, True, {}, "output mode complete would replace.*append"),
+        (LogStreamWriter, False, {"txnId": "x"}, "txnId"),
     ],
 )
 def test_a_mode_that_a_log_does_not_have_is_refused_with_the_way_out(
-    spark: Spark, make: Callable[[dict[str, str]], Any], message: str
+    spark: Spark, make: Callable[..., Any], overwrite: bool, given: dict[str, str], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        make(spark.options())
+        make(spark.options(**given), FRAME, overwrite=overwrite)

@@ -84,24 +84,17 @@ def test_a_topic_that_was_created_again_starts_where_the_end_says() -> None:
         )
 
 
+LOST = {"t": {0: 2}, "u": {0: 0}}, {"t": {0: 9}, "u": {0: 7}}, {"t": {0: 5}, "u": {0: 8}}
+"""Where a batch starts and ends, and where its partitions begin by now."""
+
+
 def test_lost_records_are_an_error_that_names_every_range() -> None:
     with pytest.raises(OffsetOutOfRange, match=r"t/0 offsets 2 to 4; u/0 offsets 0 to 6"):
-        keep_or_fail(
-            {"t": {0: 2}, "u": {0: 0}},
-            {"t": {0: 9}, "u": {0: 7}},
-            {"t": {0: 5}, "u": {0: 8}},
-            fail=True,
-        )
+        keep_or_fail(*LOST, fail=True)
 
 
 def test_lost_records_are_skipped_when_that_is_wanted(caplog: pytest.LogCaptureFixture) -> None:
-    starts = {"t": {0: 2}, "u": {0: 0}}
-    assert keep_or_fail(
-        starts, {"t": {0: 9}, "u": {0: 7}}, {"t": {0: 5}, "u": {0: 8}}, fail=False
-    ) == {
-        "t": {0: 5},
-        "u": {0: 7},
-    }
+    assert keep_or_fail(*LOST, fail=False) == {"t": {0: 5}, "u": {0: 7}}
     assert "t/0 offsets 2 to 4; u/0 offsets 0 to 6" in caplog.text
 
 

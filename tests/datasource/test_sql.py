@@ -29,6 +29,8 @@ CREATE = {
     "option.maxoffsetspertrigger": "10",
 }  # fmt: skip
 LOCATED = CREATE | {"location": "file:/data/log", "path": "file:/data/log"}
+PLACE = {"dledger.request.timeout": "5s", "path": "file:/data/log"}
+OF_READS = {"topic": "orders", "startingoffsets": "earliest"}
 
 
 def stored(options: dict[str, str]) -> StructType:
@@ -37,35 +39,19 @@ def stored(options: dict[str, str]) -> StructType:
 
 
 def test_options_and_location_are_kept_and_properties_are_not() -> None:
-    assert of_create_table(LOCATED) == {
-        "topic": "orders",
-        "startingoffsets": "earliest",
-        "createtopic": "true",
-        "maxoffsetspertrigger": "10",
-        "dledger.request.timeout": "5s",
-        "path": "file:/data/log",
-    }
+    more = {"createtopic": "true", "maxoffsetspertrigger": "10"}
+    assert of_create_table(LOCATED) == PLACE | OF_READS | more
 
 
 def test_a_read_has_those_of_its_tables_options_that_are_for_it() -> None:
-    common = {
-        "topic": "orders",
-        "startingoffsets": "earliest",
-        "dledger.request.timeout": "5s",
-        "path": "file:/data/log",
-    }
-    assert for_read({}, stored(LOCATED), BATCH) == common
-    assert for_read({}, stored(LOCATED), STREAM) == common | {"maxoffsetspertrigger": "10"}
+    assert for_read({}, stored(LOCATED), BATCH) == PLACE | OF_READS
+    of_streams = {"maxoffsetspertrigger": "10"}
+    assert for_read({}, stored(LOCATED), STREAM) == PLACE | OF_READS | of_streams
 
 
 def test_an_option_of_the_statement_stands_above_all_that_say_the_same() -> None:
-    found = for_read({"startingTimestamp": "5", "subscribe": "a,b"}, stored(LOCATED), BATCH)
-    assert found == {
-        "startingTimestamp": "5",
-        "subscribe": "a,b",
-        "dledger.request.timeout": "5s",
-        "path": "file:/data/log",
-    }
+    given = {"startingTimestamp": "5", "subscribe": "a,b"}
+    assert for_read(given, stored(LOCATED), BATCH) == given | PLACE
 
 
 def test_a_statement_that_names_its_log_means_nothing_of_the_table() -> None:

@@ -21,13 +21,17 @@ from tests.datasource.documented import documented_columns
 from tests.datasource.hops import batches_of, rows_of
 
 
+def reader_of(path: Path, schema: StructType | None = None, /, **options: str) -> StoreReader:
+    given = {"path": str(path), "layout": "rocketmq", **options}
+    return StoreReader(given, schema or store_schema(given))
+
+
 def read(path: Path, schema: StructType | None = None, /, **options: str) -> list[dict[str, Any]]:
     """What Spark gets, with every hop pickled."""
-    given = {"path": str(path), "layout": "rocketmq", **options}
-    schema = schema or store_schema(given)
-    reader = StoreReader(given, schema)
+    reader = reader_of(path, schema, **options)
     batches = batches_of(reader, reader.partitions())
-    assert all(batch.schema == to_arrow_schema(schema, timezone="UTC") for batch in batches)
+    expected = to_arrow_schema(reader.schema, timezone="UTC")
+    assert all(batch.schema == expected for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -55,10 +59,8 @@ def test_a_store_is_a_table_with_a_column_for_every_field(upgraded: Path, stores
 def test_a_read_is_cut_into_as_many_tasks_as_asked_for_and_gives_the_same(
     upgraded: Path, stores: Any
 ) -> None:
-    given = {"path": str(upgraded), "layout": "rocketmq"}
-    schema = store_schema(given)
-    assert len(StoreReader({**given, "minPartitions": "9"}, schema).partitions()) >= 9
-    slices = StoreReader({**given, "maxBytesPerPartition": "1000"}, schema).partitions()
+    assert len(reader_of(upgraded, minPartitions="9").partitions()) >= 9
+    slices = reader_of(upgraded, maxBytesPerPartition="1000").partitions()
     assert all(one.range.bytes <= 1000 for one in slices)
     whole = read(upgraded)
     assert read(upgraded, minPartitions="9") == read(upgraded, maxBytesPerPartition="1000") == whole
@@ -170,8 +172,7 @@ def test_a_file_that_is_deleted_while_it_is_read_is_an_error_or_left_out(
 ) -> None:
     log = stores.Log(tmp_path / "commitlog", 4096)
     places = log.append(stores.some(60))
-    given = {"path": str(tmp_path), "layout": "rocketmq", "failOnDataLoss": str(fails).lower()}
-    reader = StoreReader(given, store_schema(given))
+    reader = reader_of(tmp_path, failOnDataLoss=str(fails).lower())
     slices = reader.partitions()
     log.path(0).unlink()
     if fails:
@@ -248,8 +249,7 @@ def test_every_option_of_such_a_read_changes_what_the_parser_gives(name: str) ->
 
 def test_a_read_of_nothing_has_no_rows(upgraded: Path, stores: Any) -> None:
     assert read(upgraded, startingOffsets="99999999") == []
-    given = {"path": str(upgraded), "layout": "rocketmq"}
-    assert list(StoreReader(given, store_schema(given)).read(InputPartition(None))) == []
+    assert list(reader_of(upgraded).read(InputPartition(None))) == []
 
 
 def test_the_format_finds_the_reader_by_the_layout(upgraded: Path, stores: Any) -> None:

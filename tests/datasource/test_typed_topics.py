@@ -3,6 +3,7 @@ columns since."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -21,9 +22,9 @@ from dledger.records.body.typed import arrow_schema
 from dledger.records.columns.types import Columns
 from dledger.streaming.reader import LogStreamReader
 from dledger.streaming.writer import LogStreamWriter
-from tests.datasource.hops import batches_of, hop, rows_of
-
-OUTSIDE = Task(0, 0, None, "", 0)
+from tests.datasource.hops import batches_of, hop
+from tests.datasource.spark_writes import Writes
+from tests.streaming.stream_engine import Engine
 
 
 def frame(text: str) -> StructType:
@@ -34,27 +35,18 @@ def frame(text: str) -> StructType:
     return schema
 
 
-class Topic:
+def arrow(columns: str, rows: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    """What Spark gives a task of these rows."""
+    schema = arrow_schema(columns_of(frame(columns)))
+    return iter([pa.RecordBatch.from_pylist(rows, schema=schema)])
+
+
+class Topic(Writes):
     """Writes frames to a group and reads them, as Spark does, with every hop pickled."""
 
-    def __init__(self, group: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.group = group
-        self.task = OUTSIDE
-        monkeypatch.setattr(Task, "current", staticmethod(lambda: self.task))
-
-    def options(self, **more: str) -> dict[str, str]:
-        return {
-            "dledger.bootstrap.servers": self.group.address,
-            "createTopic": "true",
-            "topic": "t",
-            **more,
-        }
-
     def write(self, columns: str, rows: list[dict[str, Any]], **options: str) -> None:
-        schema = frame(columns)
-        writer = BatchWriter(self.options(**options), schema, overwrite=False)
-        batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(columns_of(schema)))
-        writer.commit([hop(writer).write(iter([batch]))])
+        writer = BatchWriter(self.options(**options), frame(columns), overwrite=False)
+        writer.commit([hop(writer).write(arrow(columns, rows))])
 
     def evolves(self, columns: str) -> BatchWriter:
         return BatchWriter(self.options(schemaEvolution="add"), frame(columns), overwrite=False)
@@ -138,10 +130,8 @@ def test_key_value_frame_of_wrong_types_makes_no_typed_topic_by_mistake(
 
 
 def test_columns_without_topic_or_permission_to_create_it_are_refused(topic: Topic) -> None:
-    options = topic.options()
-    del options["topic"]
     with pytest.raises(ConfigError, match="which topic"):
-        BatchWriter(options, frame("id bigint"), overwrite=False)
+        topic.write("id bigint", [], topic="")
     with pytest.raises(TopicNotFound, match="type='typed'"):
         topic.write("id bigint", [], createTopic="false")
     with pytest.raises(ConfigError, match=r"explicit.*keyColumn"):
@@ -221,9 +211,9 @@ def test_a_transaction_over_a_change_keeps_each_row_under_its_version(topic: Top
     """Tasks of one write may run before and after others change the columns."""
     topic.write("id int", [])
     writer = BatchWriter(topic.options(), frame("id int"), overwrite=False)
-    first = writer.write(iter([pa.record_batch({"id": pa.array([1], pa.int32())})]))
+    first = writer.write(arrow("id int", [{"id": 1}]))
     topic.write("id bigint, a string", [{"id": 9, "a": "x"}], schemaEvolution="add")
-    second = writer.write(iter([pa.record_batch({"id": pa.array([2], pa.int32())})]))
+    second = writer.write(arrow("id int", [{"id": 2}]))
     assert first.transaction == second.transaction
     writer.commit([first, second])
     assert topic.read() == [{"id": 9, "a": "x"}, {"id": 1, "a": None}, {"id": 2, "a": None}]
@@ -248,26 +238,19 @@ def test_a_query_goes_on_under_the_columns_that_it_began_with(topic: Topic) -> N
     """New columns wait for the next start; a number that does not fit is an error and never another
     number."""
     topic.write("id int, a string", [{"id": 1, "a": "x"}])
-    schema = schema_of_table(topic.reading())
-    query = LogStreamReader(topic.reading(startingOffsets="earliest"), schema)
-    start = query.initialOffset()
-
-    def batch() -> list[dict[str, Any]]:
-        nonlocal start
-        end = query.latestOffset(start, query.getDefaultReadLimit())
-        rows = rows_of(query, query.partitions(start, end))
-        start = end
-        return rows
-
-    assert batch() == [{"id": 1, "a": "x"}]
+    given = topic.reading(startingOffsets="earliest")
+    query = Engine(LogStreamReader, given, schema_of_table(given))
+    query.trigger()
     topic.write("id bigint, b string", [{"id": 2, "b": "y"}], schemaEvolution="add")
-    assert batch() == [{"id": 2, "a": None}]
+    query.trigger()
+    assert query.sink == {0: [{"id": 1, "a": "x"}], 1: [{"id": 2, "a": None}]}
     topic.write("id bigint", [{"id": 1 << 40}])
     with pytest.raises(SchemaMismatch, match="column 'id' of type bigint in int"):
-        batch()
-    query = LogStreamReader(topic.reading(), schema_of_table(topic.reading()))
-    end = query.latestOffset(start, query.getDefaultReadLimit())
-    assert [row["id"] for row in rows_of(query, query.partitions(start, end))] == [1 << 40]
+        query.trigger()
+    query.crash()
+    query.schema = schema_of_table(given)
+    query.trigger()
+    assert [row["id"] for row in query.sink[2]] == [1 << 40]
 
 
 def test_rows_of_one_key_stay_in_one_partition_as_in_a_raw_topic(topic: Topic) -> None:
@@ -359,11 +342,7 @@ def test_stream_writes_batch_once_also_when_rerun_after_schema_change(
     topic.task = Task(0, 0, "q", "r", 5)
     for text in ("id int", "id int, a string"):
         writer = LogStreamWriter(topic.options(schemaEvolution="add"), frame(text), overwrite=False)
-        rows = pa.RecordBatch.from_pylist(
-            [{"id": 1, "a": None}], schema=arrow_schema(columns_of(frame(text)))
-        )
-        message = hop(writer).write(iter([rows]))
-        writer.commit([message], 5)
+        writer.commit([hop(writer).write(arrow(text, [{"id": 1, "a": None}]))], 5)
     assert topic.read() == [{"id": 1, "a": None}]
 
 

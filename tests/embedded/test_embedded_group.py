@@ -42,6 +42,7 @@ from dledger.net.address import split_address
 from dledger.net.secret import read_secret
 from dledger.types import NodeId
 from tests.cli.commands import program, serving
+from tests.embedded import reads
 from tests.embedded.conftest import SMALL
 
 pytestmark = pytest.mark.cluster
@@ -71,11 +72,7 @@ def append(servers: str, *values: str) -> None:
 
 def values(servers: str) -> list[str]:
     with Client(servers) as client:
-        return [
-            v.decode()
-            for batch in client.read("t", 0, 0)
-            for v in batch.column("value").to_pylist()
-        ]
+        return [value.decode() for value in reads.values(client)]
 
 
 def running(path: Path) -> list[str]:
@@ -373,23 +370,24 @@ def test_directory_moved_under_running_nodes_ends_them(log_path: Path, until: Un
         assert values(again.bootstrap_servers) == ["a"]
 
 
-def test_deleted_directory_ends_its_nodes(log_path: Path, until: Until) -> None:
+def group_of_a_deleted_directory(log_path: Path, until: Until) -> EmbeddedGroup:
+    """Its node has ended by itself."""
     group = EmbeddedGroup(log_path, replicas=1, **SMALL)
-    process = Home(log_path).node("n0").process  # type: ignore[arg-type]
+    process = Home(log_path).node(NodeId("n0")).process
     assert process is not None
     shutil.rmtree(log_path)
     until(lambda: not process.alive, "the node to end")
-    group.stop()
+    return group
+
+
+def test_deleted_directory_ends_its_nodes(log_path: Path, until: Until) -> None:
+    group_of_a_deleted_directory(log_path, until).stop()
 
 
 def test_group_in_recreated_directory_is_ended_only_by_its_own_holder(
     log_path: Path, until: Until
 ) -> None:
-    first = EmbeddedGroup(log_path, replicas=1, **SMALL)
-    process = Home(log_path).node(NodeId("n0")).process
-    assert process is not None
-    shutil.rmtree(log_path)
-    until(lambda: not process.alive, "the node to end")
+    first = group_of_a_deleted_directory(log_path, until)
     second = EmbeddedGroup(log_path, replicas=1, **SMALL)
     second.stop()
     assert running(log_path) == []

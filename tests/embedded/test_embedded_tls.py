@@ -20,6 +20,7 @@ from dledger.embedded.ports import free_ports
 from dledger.errors import ConfigError, Unavailable
 from dledger.net.connections.tls import CertificateRefused
 from tests.embedded.conftest import SMALL
+from tests.embedded.reads import values
 
 pytestmark = pytest.mark.cluster
 Issue = Callable[..., dict[str, str]]
@@ -34,15 +35,6 @@ def tls(issue: Issue) -> dict[str, str]:
 def group(log_path: Path, tls: dict[str, str]) -> Iterator[EmbeddedGroup]:
     with EmbeddedGroup(log_path, **SMALL, **tls) as running:
         yield running
-
-
-def values(client: Client, topic: str) -> list[bytes]:
-    end = client.end_offsets(topic)[0]
-    return [
-        value
-        for batch in client.read(topic, 0, 0, end)
-        for value in batch.column("value").to_pylist()
-    ]
 
 
 def test_records_are_replicated_and_read_over_a_change_of_leader(

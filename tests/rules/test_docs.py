@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import MISSING, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from dledger.datasource.options.option_table import MEANT, OPTIONS
 from dledger.datasource.options.options import parse_options
 from dledger.datasource.options.settings import spark_name
 from dledger.errors import UnknownOption
+from tests.rules.markdown import table
 from verification.mutants.registry import MUTANTS
 
 TOP = Path(__file__).resolve().parents[2]
@@ -40,20 +42,7 @@ def doc(name: str) -> str:
     return (TOP / "docs" / name).read_text()
 
 
-def table(text: str, header: str) -> list[list[str]]:
-    """Rows of the Markdown table that has this header."""
-    _, found, rest = text.partition(f"| {header} |\n")
-    assert found, f"no table with the header | {header} |"
-    rows = []
-    for line in rest.splitlines()[1:]:
-        if not line.startswith("|"):
-            break
-        rows.append(
-            [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        )
-    return rows
-
-
+@cache
 def names_of_all_tests() -> set[str]:
     """``path::name`` of every function in a module of tests."""
     return {
@@ -62,6 +51,13 @@ def names_of_all_tests() -> set[str]:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
+
+
+def named_tests(text: str) -> set[str]:
+    """``path::name`` of each; all of them are there."""
+    named = set(re.findall(r"`(tests/\S+?::test_\w+)`", text))
+    assert named <= names_of_all_tests(), sorted(named - names_of_all_tests())
+    return named
 
 
 def test_options_are_documented_as_they_are() -> None:
@@ -146,11 +142,8 @@ def test_every_promise_names_tests_that_exist() -> None:
     sections = re.split(r"^## (P\d+)\b", text, flags=re.MULTILINE)[1:]
     promises = dict(zip(sections[::2], sections[1::2], strict=True))
     assert list(promises) == PROMISES
-    suite = names_of_all_tests()
     for promise, words in promises.items():
-        named = re.findall(r"`(tests/\S+?::test_\w+)`", words)
-        assert named or promise == "P13", f"{promise} names no test"
-        assert set(named) <= suite, f"{promise}: {sorted(set(named) - suite)}"
+        assert named_tests(words) or promise == "P13", f"{promise} names no test"
 
 
 def test_every_code_is_defined() -> None:
@@ -225,22 +218,18 @@ def test_kafka_option_is_supported_or_refused_with_its_counterpart() -> None:
 def test_every_feature_of_the_kafka_connector_is_there_or_says_why_not() -> None:
     """docs/from-kafka.md: a *yes* names tests of this suite, anything else a reason."""
     text = doc("from-kafka.md")
-    suite = names_of_all_tests()
     for section, least in (("Reading", 30), ("Writing", 14), ("Operations", 6)):
         rows = table(text.split(f"### {section}\n")[1], "feature | here | shown by, or why not")
         assert len(rows) >= least, section
         for feature, here, why in rows:
-            named = set(re.findall(r"`(tests/\S+?::test_\w+)`", why))
+            named = named_tests(why)
             assert here in {"yes", "not in PySpark", "not yet"}, feature
             assert named if here == "yes" else why, feature
             assert here != "not yet" or why.startswith("missing: "), feature
-            assert named <= suite, sorted(named - suite)
     complaints = table(text, "complaint | here")
     assert len(complaints) == 5
     for complaint, here in complaints:
-        named = set(re.findall(r"`(tests/\S+?::test_\w+)`", here))
-        assert named, complaint
-        assert named <= suite, sorted(named - suite)
+        assert named_tests(here), complaint
 
 
 def test_terms_of_the_glossary_are_where_it_says() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,8 +41,13 @@ def relative(path: Path) -> str:
     return path.relative_to(TOP).as_posix()
 
 
-def functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+def nodes(path: Path, *kinds: type[ast.AST]) -> list[Any]:
+    """Those of these kinds in the syntax tree of a module."""
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+
+
+def functions(path: Path) -> list[Any]:
+    return nodes(path, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def test_the_rules_see_the_sources() -> None:
@@ -52,20 +59,15 @@ def test_the_rules_see_the_sources() -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_module_fits_in_the_head(path: Path) -> None:
     """At most 400 lines a module, 60 a function. Split the code, do not raise the number."""
-    text = path.read_text()
-    assert len(text.splitlines()) <= 400
-    too_long = {
-        f"{f.name}, line {f.lineno}": f.end_lineno - f.lineno + 1
-        for f in functions(ast.parse(text))
-        if f.end_lineno is not None and f.end_lineno - f.lineno + 1 > 60
-    }
-    assert not too_long
+    assert len(path.read_text().splitlines()) <= 400
+    sizes = {f"{f.name}, line {f.lineno}": f.end_lineno - f.lineno + 1 for f in functions(path)}
+    assert not {name: size for name, size in sizes.items() if size > 60}
 
 
 @pytest.mark.parametrize("path", TESTS, ids=relative)
 def test_names_of_tests_are_short(path: Path) -> None:
     """At most 70 characters say what is shown; the docstring has the details."""
-    names = [f.name for f in functions(ast.parse(path.read_text()))]
+    names = [f.name for f in functions(path)]
     assert [name for name in names if name.startswith("test_") and len(name) > 70] == []
 
 
@@ -73,8 +75,7 @@ def hand_written_inits(path: Path) -> dict[str, ast.arguments]:
     """Each class of a module with the arguments of its own ``__init__``, without ``self``."""
     found = {
         node.name: made.args
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef)
+        for node in nodes(path, ast.ClassDef)
         for made in node.body
         if isinstance(made, ast.FunctionDef) and made.name == "__init__"
     }
@@ -104,12 +105,9 @@ def test_arguments_of_an_init_have_names_from_the_third_on(path: Path) -> None:
 
 def test_class_names_of_the_product_are_unique() -> None:
     """A name that stands for two things is read as the wrong one."""
-    places: dict[str, list[str]] = {}
-    for path in PRODUCT:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name, []).append(relative(path))
-    assert not {name: found for name, found in places.items() if len(found) > 1}
+    places = [(node.name, relative(path)) for path in PRODUCT for node in nodes(path, ast.ClassDef)]
+    often = Counter(name for name, _ in places)
+    assert not [(name, place) for name, place in places if often[name] > 1]
 
 
 @pytest.mark.parametrize("path", TESTS, ids=relative)
@@ -119,9 +117,8 @@ def test_tests_wait_for_conditions_and_never_sleep(path: Path) -> None:
     conftest's wait-for-a-condition."""
     sleeps = [
         node.lineno
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func).split(".")[-1] == "sleep"
+        for node in nodes(path, ast.Call)
+        if ast.unparse(node.func).split(".")[-1] == "sleep"
         and [ast.unparse(a) for a in node.args] != ["0"]
     ]
     assert len(sleeps) <= (path.name == "conftest.py"), f"lines {sleeps} sleep"

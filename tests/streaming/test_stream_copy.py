@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -119,7 +120,7 @@ class Copy(RuleBasedStateMachine):
         end = self.offsets[self.done]
         slices = [hop(one) for one in reader.partitions(json.loads(start), json.loads(end))]
         self.same_at_every_replay(start, end, slices)
-        writer = LogStreamWriter(self.sink_options(), read_schema(False), overwrite=False)
+        writer = self.sink()
         now = Task(0, 0, "query", f"run-{self.lives}", self.done)
         messages: list[Any] = []
         for place, one in enumerate(slices):
@@ -131,16 +132,15 @@ class Copy(RuleBasedStateMachine):
             messages.append(message)
         if dies == "staged":
             return "died"
-        LogStreamWriter(self.sink_options(), read_schema(False), overwrite=False).commit(
-            messages, self.done
-        )
+        self.sink().commit(messages, self.done)
         if dies in {"read", "committed"}:
             return "died"
         self.done += 1
         return "done"
 
-    def sink_options(self) -> dict[str, str]:
-        return {"dledger.bootstrap.servers": self.group.address, "topic": TARGET}
+    def sink(self) -> LogStreamWriter:
+        given = {"dledger.bootstrap.servers": self.group.address, "topic": TARGET}
+        return LogStreamWriter(given, read_schema(False), overwrite=False)
 
     def same_at_every_replay(self, start: str, end: str, slices: list[Any]) -> None:
         """The same records whatever the limits and the tasks are by now; and as many as the offsets
@@ -155,12 +155,8 @@ class Copy(RuleBasedStateMachine):
         assert self.planned.setdefault(self.done, records) == records
 
     def copies(self) -> list[bytes]:
-        there = TARGET in self.group.by_name  # not yet, before the first rule
-        return (
-            [value for partition in range(3) for value in self.group.values(TARGET, partition)]
-            if there
-            else []
-        )
+        there = range(3) if TARGET in self.group.by_name else ()  # not yet, before the first rule
+        return [value for number in there for value in self.group.values(TARGET, number)]
 
     @invariant()
     def what_is_copied_is_a_beginning_of_every_partition(self) -> None:
@@ -188,9 +184,7 @@ class Copy(RuleBasedStateMachine):
         self.reader = None
         while self.one_batch() != "idle":
             pass
-        assert sorted(self.copies()) == sorted(
-            value for values in self.expected.values() for value in values
-        )
+        assert sorted(self.copies()) == sorted(chain.from_iterable(self.expected.values()))
 
 
 def reader_for(options: dict[str, str]) -> LogStreamReader:

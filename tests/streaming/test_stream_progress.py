@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from dledger.errors import Unavailable
+from tests.datasource.fake_log import FakeGroup
 from tests.streaming.stream_engine import Crash, Query, add_topic, numbers, steps
 
 
@@ -119,20 +120,22 @@ def test_a_group_is_told_anew_of_a_topic_of_the_same_name_and_length(log: Any) -
     assert log.consumers == {"g": {"t": {0: 3}}}
 
 
-def test_a_group_is_told_of_the_other_topics_when_one_is_another_by_now(
-    log: Any, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("happens", "lenient"),
+    [
+        pytest.param(add_topic, {"onTopicRecreate": "restart"}, id="another by now"),
+        pytest.param(FakeGroup.delete_topic, {"failOnDataLoss": "false"}, id="deleted"),
+    ],
+)
+def test_a_group_is_told_of_the_other_topics_when_one_has_gone(
+    log: Any, caplog: pytest.LogCaptureFixture, happens: Any, lenient: dict[str, str]
 ) -> None:
     caplog.set_level(logging.WARNING, "dledger.spark")
     add_topic(log, "u", 5)
-    query = Query(
-        log,
-        groupId="g",
-        subscribePattern="[tu]",
-        startingOffsets="earliest",
-        onTopicRecreate="restart",
-    )
+    both = {"subscribePattern": "[tu]", "startingOffsets": "earliest"}
+    query = Query(log, groupId="g", **both, **lenient)
     query.trigger()
-    add_topic(log, "u")
+    happens(log, "u")
     log.consumers.clear()
     query.trigger()
     assert log.consumers == {"g": {"t": {0: 3}}}
@@ -149,22 +152,3 @@ def test_a_group_holds_retention_back_or_lets_go_as_the_option_says(log: Any, ho
 def test_what_a_group_holds_is_left_alone_without_the_option(log: Any) -> None:
     Query(log, groupId="g", startingOffsets="earliest").drain()
     assert log.holds == {}
-
-
-def test_a_group_is_told_of_the_topics_that_are_left(
-    log: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING, "dledger.spark")
-    log.create_topic("u")
-    query = Query(
-        log,
-        groupId="g",
-        subscribePattern="[tu]",
-        startingOffsets="earliest",
-        failOnDataLoss="false",
-    )
-    query.trigger()
-    log.delete_topic("u")
-    query.drain()
-    assert log.consumers["g"]["t"] == {0: 3}
-    assert "was not told" not in caplog.text

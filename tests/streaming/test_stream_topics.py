@@ -126,10 +126,15 @@ def test_partitions_that_a_topic_gains_are_read_from_their_first_record(log: Any
     assert query.drain() == numbers(7, 8)
 
 
+def to_each_partition(group: Any, *values: int) -> None:
+    """One record to each partition of topic ``t``."""
+    for partition, value in enumerate(values):
+        group.append("t", partition, numbers(value))
+
+
 def test_assigned_partitions_alone_are_read(group: Any) -> None:
     group.create_topic("t", 3)
-    for partition in range(3):
-        group.append("t", partition, numbers(partition))
+    to_each_partition(group, 0, 1, 2)
     query = Query(group, assign='{"t": [0, 2]}', startingOffsets='{"t": {"0": 0, "2": -2}}')
     assert sorted(query.drain()) == numbers(0, 2)
     with pytest.raises(OffsetOutOfRange, match="names partition 5"):
@@ -154,13 +159,11 @@ def test_partitions_left_out_for_a_while_go_on_where_they_stopped(
     """The options of the query leave them out."""
     group.create_topic("t", 2)
     query = Query(group, assign='{"t": [0, 1]}', startingOffsets="earliest")
-    for partition in (0, 1):
-        group.append("t", partition, numbers(partition))
+    to_each_partition(group, 0, 1)
     query.drain()
     for assigned, added in (("[0]", 2), ("[0]", 4), ("[0, 1]", 6)):
         query.crash(assign=f'{{"t": {assigned}}}')
-        for partition in (0, 1):
-            group.append("t", partition, numbers(added + partition))
+        to_each_partition(group, added, added + 1)
         query.drain()
     assert sorted(query.values()) == numbers(*range(8))
     left = "a part of topic 't' is no longer read: it was read up to offset 1 of partition 1"
@@ -235,16 +238,14 @@ def test_left_out_partition_of_a_recreated_topic_is_read_from_the_start(
     query = Query(
         group, assign='{"t": [0, 1]}', startingOffsets="earliest", onTopicRecreate="restart"
     )
-    for partition in (0, 1):
-        group.append("t", partition, numbers(partition))
+    to_each_partition(group, 0, 1)
     query.drain()
     for assigned, made_anew in (("[0]", False), ("[0]", True), ("[0, 1]", False)):
         query.crash(assign=f'{{"t": {assigned}}}')
         if made_anew:
             group.delete_topic("t")
             group.create_topic("t", 2)
-            for partition in (0, 1):
-                group.append("t", partition, numbers(20 + partition))
+            to_each_partition(group, 20, 21)
         query.drain()
     assert sorted(query.values()) == numbers(0, 1, 20, 21)
 

@@ -10,15 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dledger import Client, EmbeddedGroup
+from dledger import EmbeddedGroup
 from dledger.errors import ConfigError, ForkedClient, Unavailable, UnknownOption
 from dledger.testing import InProcessGroup
 from dledger.types import Role
-
-
-def values(client: Client, topic: str) -> list[bytes]:
-    end = client.end_offsets(topic)[0]
-    return [row["value"] for batch in client.read(topic, 0, 0, end) for row in batch.to_pylist()]
+from tests.embedded.reads import values
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
@@ -28,7 +24,7 @@ def test_group_takes_records_and_gives_them_back(replicas: int) -> None:
         assert group.nodes[group.leader].role is Role.LEADER
         client.create_topic("t")
         client.append("t", [b"a", b"b"])
-        assert values(client, "t") == [b"a", b"b"]
+        assert values(client) == [b"a", b"b"]
 
 
 def test_group_goes_on_without_its_leader_which_comes_back() -> None:
@@ -44,7 +40,7 @@ def test_group_goes_on_without_its_leader_which_comes_back() -> None:
         group.restart(former)
         group.restart(group.leader)
         client.append("t", [b"c"])
-        assert values(client, "t") == [b"a", b"b", b"c"]
+        assert values(client) == [b"a", b"b", b"c"]
         assert {node.pid for node in group.nodes.values()} == {os.getpid()}
 
 
@@ -64,7 +60,7 @@ def test_records_in_a_directory_of_the_callers_outlive_the_group(tmp_path: Path)
             if not number:
                 client.create_topic("t")
             client.append("t", [b"%d" % number])
-            assert values(client, "t") == [b"0", b"1", b"2"][: number + 1]
+            assert values(client) == [b"0", b"1", b"2"][: number + 1]
 
 
 def test_nothing_is_left_of_a_group() -> None:

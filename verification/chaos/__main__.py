@@ -15,7 +15,7 @@ from dledger.net import run
 from verification.chaos.report import as_dict, lines
 from verification.chaos.run import Part, run_part
 from verification.chaos.schedule import ALL_FAULTS, named_faults, schedule
-from verification.result import save
+from verification.result import save, say
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -40,11 +40,6 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything there")
     return parser.parse_args(argv)
-
-
-def say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -108,12 +108,9 @@ class Worker:
     def any_partition(self) -> tuple[str, int]:
         return self.dice.choice(self.place.partitions())
 
-    def begin_append(
-        self, topic: str, partition: int, values: tuple[int, ...], **known: Any
-    ) -> OpenOperation:
-        return self.place.recorder.begin(
-            OperationKind.APPEND, self.name, topic, partition, values=values, **known
-        )
+    def begin(self, kind: OperationKind, topic: str, partition: int, **known: Any) -> OpenOperation:
+        """Note a call of this client that begins now."""
+        return self.place.recorder.begin(kind, self.name, topic, partition, **known)
 
     def ended(self, error: DLedgerError, *calls: OpenOperation) -> None:
         """The calls were answered with an error."""
@@ -132,7 +129,7 @@ class Appender(Worker):
         await self.pause()
         topic, partition = self.any_partition()
         values = self.new_values(4)
-        call = self.begin_append(topic, partition, values)
+        call = self.begin(OperationKind.APPEND, topic, partition, values=values)
         try:
             found = await self.client.append(topic, self.encode(values), partition=partition)
         except DLedgerError as error:
@@ -166,8 +163,8 @@ class Pipeliner(Worker):
         partition = self.dice.randrange(self.place.topics[topic])
         values = self.new_values(8)
         self._sequence += 1
-        known = {"producer": self.name, "sequence": self._sequence}
-        call = self.begin_append(topic, partition, values, **known)
+        known = {"values": values, "producer": self.name, "sequence": self._sequence}
+        call = self.begin(OperationKind.APPEND, topic, partition, **known)
         try:
             future = await producer.append(self.encode(values), partition=partition)
         except DLedgerError as error:

@@ -46,9 +46,7 @@ class Consumer(Worker):
         if start and self.dice.random() < 0.2:
             start = self.dice.randint(max(0, start - LOOK_BACK), start)
         replica = self.dice.choice([None, *self.place.nodes])
-        call = self.place.recorder.begin(
-            OperationKind.READ, self.name, topic, partition, start=start
-        )
+        call = self.begin(OperationKind.READ, topic, partition, start=start)
         values: list[int] = []
         offsets: list[int] = []
         try:
@@ -75,7 +73,7 @@ class Consumer(Worker):
 
     async def _end(self, topic: str, *, stale: bool) -> None:
         calls = {
-            at: self.place.recorder.begin(OperationKind.END, self.name, topic, at, stale=stale)
+            at: self.begin(OperationKind.END, topic, at, stale=stale)
             for at in range(self.place.topics[topic])
         }
         try:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from dledger.client import AsyncStage, Committed
 from dledger.errors import DLedgerError
@@ -49,14 +49,8 @@ class TransactionWorker(Worker):
         self, place: tuple[str, int], values: tuple[int, ...], attempt: int = 0
     ) -> OpenOperation:
         """Of the values in one partition."""
-        return self.place.recorder.begin(
-            OperationKind.TRANSACTION,
-            self.name,
-            *place,
-            values=values,
-            transaction=self.transaction,
-            attempt=attempt,
-        )
+        known: dict[str, Any] = {"transaction": self.transaction, "attempt": attempt}
+        return self.begin(OperationKind.TRANSACTION, *place, values=values, **known)
 
     def committed(
         self,

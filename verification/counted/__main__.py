@@ -11,12 +11,7 @@ from pathlib import Path
 
 from dledger.errors import ConfigError
 from verification.counted.campaign import run
-from verification.result import end
-
-
-def say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+from verification.result import end, say
 
 
 def main(argv: Sequence[str] | None = None) -> int:

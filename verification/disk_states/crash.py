@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, Final
 
 from verification.disk.memory_disk import MemoryDisk, ProcessKilled
@@ -179,11 +180,8 @@ class Sweep:
             yield recording
 
     def _all(self) -> Iterator[Recording]:
-        yield from (
-            self._in_full()
-            if self.scenario.record and self.every == 1
-            else (record(self.scenario),)
-        )
+        is_due = self.scenario.record and self.every == 1
+        yield from self._in_full() if is_due else (record(self.scenario),)
         yield from self._starts()
 
     def _hopeless(self) -> bool:
@@ -193,11 +191,9 @@ class Sweep:
         """The script, and the starts behind a kill between a write to its record and the sync of
         it."""
         whole = record(self.scenario)
-        for kill_at in (
-            None,
-            *(whole.counts[point - 1] for point in _writes_of(whole.ops, self.scenario.record)),
-        ):
-            recording = whole if kill_at is None else record(self.scenario, kill_at, started_again)
+        kills = [whole.counts[point - 1] for point in _writes_of(whole.ops, self.scenario.record)]
+        starts = (record(self.scenario, kill_at, started_again) for kill_at in kills)
+        for recording in chain([whole], starts):
             recording.in_full = True
             yield recording
 
@@ -244,13 +240,8 @@ class Sweep:
                 disk = model.killed(recording.boots)
                 if cut and following is not None:
                     disk.open(following.path).pwritev([following.data[:cut]], following.offset)
-                self._check(
-                    recording,
-                    point,
-                    f"process killed, {cut} bytes written of the next",
-                    disk,
-                    promise,
-                )
+                how = f"process killed, {cut} bytes written of the next"
+                self._check(recording, point, how, disk, promise)
 
     def _new(self, *what: bytes | int) -> bool:
         parts = (part if isinstance(part, bytes) else part.to_bytes(8, "big") for part in what)
@@ -281,13 +272,7 @@ class Sweep:
 def _writes_of(ops: list[Op], name: str) -> Iterator[int]:
     """Behind which operations the file of that name is another one, or holds something else."""
     for point, op in enumerate(ops, start=1):
-        changed = (
-            op.target
-            if op.kind is OperationType.RENAME
-            else op.path
-            if op.kind is OperationType.WRITE
-            else None
-        )
+        changed = {OperationType.RENAME: op.target, OperationType.WRITE: op.path}.get(op.kind)
         if changed is not None and changed.name == name:
             yield point
 

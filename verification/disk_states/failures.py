@@ -31,7 +31,7 @@ from dledger.types import Index, NodeId, Term
 from verification.disk.memory_disk import Failure, MemoryDisk
 from verification.disk_states.checking import check_start
 from verification.disk_states.life import StoreLife
-from verification.disk_states.promise import BrokenPromise, entry_bytes, require
+from verification.disk_states.promise import BrokenPromise, require, require_entry
 from verification.disk_states.recording import STEP, RecordingDisk
 from verification.disk_states.scenarios import Scenario
 
@@ -143,11 +143,7 @@ class PatientLife(StoreLife):
                     "no room, but the disk is not called full",
                 )
             if log:
-                last = Index(len(log) - 1)
-                require(
-                    entry_bytes(self.store.read(last, 1)[0]) == entry_bytes(log[-1]),
-                    "the last entry is another",
-                )
+                require_entry(self.store, log[-1], "the last entry is another")
             self.disk.heal()
             super().write(entries)
 
@@ -173,6 +169,33 @@ class PatientLife(StoreLife):
             self.refused += 1
             self.disk.heal()
             super().repair(index)
+
+
+def faults_at(
+    asked: Sequence[tuple[str, Path]],
+    reads: frozenset[str],
+    *,
+    torn: Sequence[int],
+    full: Sequence[int],
+) -> list[Fault]:
+    """Each error that each of these operations can give.
+
+    Args:
+        reads: operations that need no room.
+        torn: bytes of a write that get written before an EIO, besides all or nothing.
+        full: the same, before an ENOSPC.
+    """
+    found: list[Fault] = []
+    for at, (operation, path) in enumerate(asked, start=1):
+        found.append(Fault(at, operation, path, errno.EIO))
+        if operation == "pwritev":
+            found += [Fault(at, operation, path, errno.EIO, short) for short in torn]
+            found += [Fault(at, operation, path, errno.ENOSPC, short) for short in full]
+        elif operation not in reads:
+            found.append(Fault(at, operation, path, errno.ENOSPC))
+        if operation in MAKING:
+            found.append(Fault(at, operation, path, errno.ENOSPC, lasting=True))
+    return found
 
 
 @dataclass(slots=True)
@@ -225,17 +248,7 @@ class FailureSweep:
         """Every operation of the script, with each error it can give."""
         disk = FailingScriptDisk()
         self._scenario.run(self._life(disk))
-        found: list[Fault] = []
-        for at, (operation, path) in enumerate(disk.asked, start=1):
-            found.append(Fault(at, operation, path, errno.EIO))
-            if operation == "pwritev":
-                found += [Fault(at, operation, path, errno.EIO, short) for short in (1, 600)]
-                found += [Fault(at, operation, path, errno.ENOSPC, short) for short in SHORTS]
-            elif operation not in READS:
-                found.append(Fault(at, operation, path, errno.ENOSPC))
-            if operation in MAKING:
-                found.append(Fault(at, operation, path, errno.ENOSPC, lasting=True))
-        return found
+        return faults_at(disk.asked, READS, torn=(1, 600), full=SHORTS)
 
     def _life(self, disk: FailingScriptDisk) -> PatientLife:
         return PatientLife(self._scenario.settings, disk, self._scenario.keeping)

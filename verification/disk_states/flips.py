@@ -27,7 +27,13 @@ from dledger.types import Index
 from verification.disk.memory_disk import MemoryDisk
 from verification.disk_states.checking import check_started, repair_all
 from verification.disk_states.images import GONE, Image, kind_of, places
-from verification.disk_states.promise import Promise, check_catalog, entry_bytes, require
+from verification.disk_states.promise import (
+    Promise,
+    check_catalog,
+    entry_bytes,
+    require,
+    require_entry,
+)
 
 MAX_FINDINGS: Final = 20
 
@@ -131,10 +137,7 @@ def _start_and_mend(
     if path.parent.name == "index":
         # a unit is checked, and written again, when it is read
         for entry in promise.logs[0][store.begin_index :]:
-            require(
-                entry_bytes(store.read(entry.index, 1)[0]) == entry_bytes(entry),
-                f"wrong entry {entry.index}",
-            )
+            require_entry(store, entry, f"wrong entry {entry.index}")
     _check_catalog(image, disk, store, promise, counts, path)
     store.close()
     disk.reboot(power=True)
@@ -234,19 +237,12 @@ class Live:
         try:
             for index in range(max(owner - 1, store.begin_index), min(owner + 2, len(log))):
                 if index != owner:
-                    served = store.read(Index(index), 1)[0]
-                    require(
-                        entry_bytes(served) == entry_bytes(log[index]),
-                        f"wrong bytes of entry {index}",
-                    )
+                    require_entry(store, log[index], f"wrong bytes of entry {index}")
             refused = _must_refuse(store, log[owner])
             if path.parent.name == "data":
                 require(refused, f"the changed entry {owner} was served")
                 store.repair(log[owner])
-            require(
-                entry_bytes(store.read(owner, 1)[0]) == entry_bytes(log[owner]),
-                f"entry {owner} is not mended",
-            )
+            require_entry(store, log[owner], f"entry {owner} is not mended")
             counts.live += 1
         except Exception as error:
             self._disk.content(path)[offset] = self._image.state.files[path][offset]

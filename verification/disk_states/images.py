@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from dledger.protocol.messages.catalog_commands import CreateTopic
 from dledger.protocol.messages.entry import HEADER_SIZE, MIN_BLANK_SIZE
 from dledger.protocol.messages.membership import Membership
 from dledger.raft.roles.snapshot_install import InstallMode
@@ -26,7 +25,7 @@ from verification.disk_states.life import StoreLife
 from verification.disk_states.model import State
 from verification.disk_states.promise import Promise
 from verification.disk_states.recording import RecordingDisk
-from verification.disk_states.scenarios import PAGE, PAGES, SMALL, batch, command
+from verification.disk_states.scenarios import PAGE, PAGES, SMALL, TOPIC_A, TOPIC_B, batch
 
 SETTINGS: Final = replace(PAGES, index_file_bytes=PAGE)
 SIZES: Final = (3000, 30, 5200, 200, 2700, 1500, 5, 4000)
@@ -99,16 +98,12 @@ def _image(name: str, stop: bool) -> Image:
     life.store.save_membership(
         Membership(life.store.membership.incarnation, Index(0), ((NodeId("n1"), 5),))
     )
-    life.append_bodies(
-        [command(CreateTopic(name="a", log_id="1")), command(CreateTopic(name="b", log_id="2"))]
-    )
+    life.append_bodies([TOPIC_A, TOPIC_B])
     for turn in range(4):
         if turn == 2:
             life.save(2, "n2")
         life.append_bodies([batch(1 + at % 2, at + 1, size) for at, size in enumerate(SIZES)])
-        life.sync()
-        life.commit(len(life.log) - 3)
-        life.checkpoint()
+        life.sum_up(2)
         life.keep()
     life.save(3, "n0")
     life.append([250, 1200])
@@ -122,12 +117,8 @@ def _image_of_state(waits: bool) -> Image:
     """Another node's state in the place of a small store's, or beside it."""
     life = StoreLife(SMALL, RecordingDisk())
     life.begin("n1", catalog=True)
-    life.append_bodies(
-        [command(CreateTopic(name="a", log_id="1")), batch(1, 2, 300), batch(1, 1, 200)]
-    )
-    life.sync()
-    life.commit(1)
-    life.checkpoint()
+    life.append_bodies([TOPIC_A, batch(1, 2, 300), batch(1, 1, 200)])
+    life.sum_up(1)
     giver = Giver(SMALL.segment_bytes, life.log)
     giver.append(1, [batch(1, 1 + at % 3, 150 + 90 * (at % 5)) for at in range(12)])
     first = giver.first_after(len(life.log))

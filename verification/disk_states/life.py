@@ -134,11 +134,21 @@ class StoreLife:
 
     def append(self, sizes: Sequence[int]) -> None:
         """Write entries with bodies of those sizes; a negative one gives a NOOP."""
-        bodies = []
-        for at, size in enumerate(sizes):
-            index = len(self.log) + at
-            bodies.append(bytes((index * 7 + self._salt * 31 + n) % 251 + 1 for n in range(size)))
-        self.append_bodies(bodies, [MAGIC_NOOP if size < 0 else MAGIC_NORMAL for size in sizes])
+        magics = [MAGIC_NOOP if size < 0 else MAGIC_NORMAL for size in sizes]
+        self.append_bodies(self.bodies(sizes), magics)
+
+    def bodies(self, sizes: Sequence[int]) -> list[bytes]:
+        """Bodies of the next entries; each start and each truncation makes those at one place
+        differ from the former ones."""
+        return [
+            bytes((index * 7 + self._salt * 31 + n) % 251 + 1 for n in range(size))
+            for index, size in enumerate(sizes, len(self.log))
+        ]
+
+    def append_synced(self, sizes: Sequence[int]) -> None:
+        """Append entries, and sync."""
+        self.append(sizes)
+        self.sync()
 
     def append_bodies(self, bodies: Sequence[bytes], magics: Sequence[int] = ()) -> None:
         """Write entries of the current term behind the end."""

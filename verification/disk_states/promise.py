@@ -101,6 +101,11 @@ def require(fine: bool, text: str) -> None:
         raise BrokenPromise(text)
 
 
+def require_entry(store: LogStore, entry: Entry, text: str) -> None:
+    """Raises BrokenPromise where the store serves another entry in its place."""
+    require(entry_bytes(store.read(entry.index, 1)[0]) == entry_bytes(entry), text)
+
+
 def read_log(store: LogStore, promise: Promise) -> list[Entry | None]:
     """All that the store serves, None for each damaged entry that may be damaged.
 

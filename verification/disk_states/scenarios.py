@@ -68,12 +68,10 @@ def afterwards(life: StoreLife) -> None:
     life.append([120, 40])
     term = life.store.hard_state.term + 1
     life.save(term, "n2")
-    life.append([300])
-    life.sync()
+    life.append_synced([300])
     life.keep()
     life.truncate(len(life.log) - 2)
-    life.append([77, 30])
-    life.sync()
+    life.append_synced([77, 30])
 
 
 def group_commit(life: StoreLife) -> None:
@@ -84,14 +82,12 @@ def group_commit(life: StoreLife) -> None:
     life.save(1, "n1")
     for size in (100, 300, 500, 20):
         life.append([size, size // 2])
-        life.append([size // 3])
-        life.sync()
+        life.append_synced([size // 3])
         life.commit(life.promise.durable - 1)
     life.keep()
     life.save(2, "n0")
     life.append([-1, 900, 10])
-    life.append([928])
-    life.sync()
+    life.append_synced([928])
     life.keep()
     life.append([200, 0, 1])
 
@@ -101,35 +97,30 @@ def rolls(life: StoreLife) -> None:
     entry a file."""
     life.begin()
     for sizes in ([968], [967, 40], [300, 612], [300, 611], [0] * 5, [920, 928, 900], [968, 968]):
-        life.append(sizes)
-        life.sync()
+        life.append_synced(sizes)
         life.keep()
     life.close()
     life.open()
-    life.append([968, 10])
-    life.sync()
+    life.append_synced([968, 10])
 
 
 def truncations(life: StoreLife) -> None:
     """Cuts within a file, over three files, to the start; synced and unsynced tails; other entries
     in their place."""
     life.begin("n1")
-    life.append([300] * 9)
-    life.sync()
+    life.append_synced([300] * 9)
     life.keep()
     life.commit(0)
     life.append([200] * 3)
     life.save(2)
     life.truncate(2)
-    life.append([500, 20, 20])
-    life.sync()
+    life.append_synced([500, 20, 20])
     life.save(3, "n0")
     life.append([600] * 3)
     life.truncate(6)
     life.append([50])
     life.truncate(4)
-    life.append([50] * 4)
-    life.sync()
+    life.append_synced([50] * 4)
     life.commit(5)
     life.truncate(5)
 
@@ -137,15 +128,12 @@ def truncations(life: StoreLife) -> None:
 def truncation_to_the_start(life: StoreLife) -> None:
     """No entry was committed yet, and no entry stays."""
     life.begin("n1")
-    life.append([400] * 6)
-    life.sync()
+    life.append_synced([400] * 6)
     life.save(2, "n2")
     life.truncate(-1)
-    life.append([700, 30])
-    life.sync()
+    life.append_synced([700, 30])
     life.truncate(-1)
-    life.append([5])
-    life.sync()
+    life.append_synced([5])
 
 
 def votes(life: StoreLife) -> None:
@@ -155,8 +143,7 @@ def votes(life: StoreLife) -> None:
         life.save(term)
         life.save(term, f"n{term % 3}")
         if term % 2:
-            life.append([60 * term, 10])
-            life.sync()
+            life.append_synced([60 * term, 10])
             life.commit(life.promise.durable - 1)
             life.save(term, f"n{term % 3}")
     life.close()
@@ -169,8 +156,7 @@ def restarts(life: StoreLife) -> None:
     for term in range(1, 4):
         life.open()
         life.save(term, "n0")
-        life.append([150, 350, 90])
-        life.sync()
+        life.append_synced([150, 350, 90])
         life.commit(life.promise.durable)
         life.append([40])
         life.close()
@@ -188,15 +174,15 @@ def batch(topic_id: int, count: int, size: int, producer_id: int = 0, sequence: 
     return encode_header(header) + bytes((topic_id * 3 + count + n) % 250 + 1 for n in range(size))
 
 
+TOPIC_A: Final = command(CreateTopic(name="a", log_id="1"))
+TOPIC_B: Final = command(CreateTopic(name="b", log_id="2"))
+
+
 def checkpoints(life: StoreLife) -> None:
     """Catalogs saved between appends, topics that come and go, a restart from the middle one."""
     life.begin(catalog=True)
-    life.append_bodies(
-        [command(CreateTopic(name="a", log_id="1")), command(CreateTopic(name="b", log_id="2"))]
-    )
-    life.sync()
-    life.commit(1)
-    life.checkpoint()
+    life.append_bodies([TOPIC_A, TOPIC_B])
+    life.sum_up(0)
     for turn in range(3):
         life.append_bodies([batch(1, 3 + turn, 90), batch(2, 5, 40), batch(1, 1, 200)])
         life.sum_up(1)
@@ -216,7 +202,7 @@ def checkpoints(life: StoreLife) -> None:
 def retention(life: StoreLife) -> None:
     """Files that go from the front, once the catalog is saved; appends and cuts behind them."""
     life.begin(catalog=True)
-    life.append_bodies([command(CreateTopic(name="a", log_id="1"))])
+    life.append_bodies([TOPIC_A])
     for turn in range(3):
         life.append_bodies(
             [batch(1, turn + 1, 150), batch(1, 2, 250), batch(1, 1, 380), batch(1, 7, 20)]
@@ -235,8 +221,7 @@ def repair(life: StoreLife) -> None:
     """Entries that rot at rest in the first, a middle and the last place, and are repaired, while
     others come."""
     life.begin()
-    life.append([300, 100, 420, 30, 500, 10, 200])
-    life.sync()
+    life.append_synced([300, 100, 420, 30, 500, 10, 200])
     life.commit(6)
     life.close()
     for index, offset in ((0, 60), (3, 20), (6, 50), (4, 47)):
@@ -244,8 +229,7 @@ def repair(life: StoreLife) -> None:
         if index % 2 == 0:
             life.open()
             life.repair(index)
-            life.append([90])
-            life.sync()
+            life.append_synced([90])
             life.close()
 
 
@@ -253,8 +237,7 @@ def rot_behind_a_kill(life: StoreLife) -> None:
     """Damage in the part of the log that the next start reads anyway: durable, committed and not,
     and never synced."""
     life.begin()
-    life.append([200, 340, 100, 20, 430])
-    life.sync()
+    life.append_synced([200, 340, 100, 20, 430])
     life.commit(1)
     life.keep()
     life.append([60, 70])
@@ -263,8 +246,7 @@ def rot_behind_a_kill(life: StoreLife) -> None:
     life.rot(4, 10)
     life.open()
     life.repair(1)
-    life.append([150, 20])
-    life.sync()
+    life.append_synced([150, 20])
     life.keep()
     life.die()
     life.open()
@@ -281,13 +263,9 @@ def _fill(life: StoreLife, runs: int) -> None:
     is not synced: few enough changes at a time that every state that a crash may leave can be
     looked at."""
     life.begin(catalog=True)
-    topics = [
-        command(CreateTopic(name="a", log_id="1")),
-        command(CreateTopic(name="b", log_id="2")),
-    ]
     sizes = [(1, 1, 200), (2, 2, 150), (1, 3, 400), (1, 1, 300), (2, 4, 500), (1, 2, 700)]
     batches = [batch(topic, count, size) for topic, count, size in sizes]
-    for bodies in (topics + batches[:2], batches[2:4], batches[4:])[:runs]:
+    for bodies in ([TOPIC_A, TOPIC_B, *batches[:2]], batches[2:4], batches[4:])[:runs]:
         life.append_bodies(bodies)
         life.sync()
         life.keep()
@@ -304,8 +282,7 @@ def front_taken_over(life: StoreLife) -> None:
     giver = Giver(life.settings.segment_bytes, life.log)
     giver.append(1, [batch(2, 1, 30)])
     life.take_over(giver, giver.first_after(2), InstallMode.KEEP, catalog=False)
-    life.append([90])
-    life.sync()
+    life.append_synced([90])
 
 
 def state_taken_over(life: StoreLife) -> None:

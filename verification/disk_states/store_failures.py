@@ -27,7 +27,7 @@ from dledger.rocketmq.upgrade.adoption import close_last_file, copy_store
 from dledger.rocketmq.upgrade.examine import examine
 from dledger.rocketmq.upgrade.old_commit_log import Adopted, OldCommitLog
 from verification.disk.memory_disk import MemoryDisk
-from verification.disk_states.failures import MAKING, MAX_FINDINGS, READS, FailingDisk, Fault
+from verification.disk_states.failures import MAX_FINDINGS, READS, FailingDisk, Fault, faults_at
 from verification.disk_states.message_stores import ROOT, SIZES, StoreLife, Sums
 from verification.disk_states.promise import require
 
@@ -85,17 +85,7 @@ def faults_of(run: Callable[[FailingDisk], object]) -> list[Fault]:
     """Every operation of a run, with each error that it can give."""
     disk = FailingDisk()
     run(disk)
-    found: list[Fault] = []
-    for at, (operation, path) in enumerate(disk.asked, start=1):
-        found.append(Fault(at, operation, path, errno.EIO))
-        if operation == "pwritev":
-            found.append(Fault(at, operation, path, errno.EIO, 20))
-            found += [Fault(at, operation, path, errno.ENOSPC, short) for short in SHORTS]
-        elif operation not in NOT_CHANGING:
-            found.append(Fault(at, operation, path, errno.ENOSPC))
-        if operation in MAKING:
-            found.append(Fault(at, operation, path, errno.ENOSPC, lasting=True))
-    return found
+    return faults_at(disk.asked, NOT_CHANGING, torn=(20,), full=SHORTS)
 
 
 def _tally(tally: StoreFailureTally, name: str, fault: Fault, run: Callable[[], None]) -> None:

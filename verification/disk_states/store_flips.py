@@ -9,7 +9,6 @@ served as it is: that is the format's limit, and docs/rocketmq.md says so.
 from __future__ import annotations
 
 import logging
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -262,17 +261,15 @@ class Answers:
 
 def is_told_by_verify(files: dict[Path, bytes]) -> bool:
     """Whether ``dledger rocketmq verify`` has something to say of a store with these files."""
-    shm = Path("/dev/shm")
-    root = Path(tempfile.mkdtemp(prefix="dledger-flips-", dir=shm if shm.is_dir() else None))
-    try:
+    shm = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="dledger-flips-", dir=shm) as folder:
+        root = Path(folder)
         for path, data in files.items():
             target = root / path.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
         logs = sorted((root / "commitlog").iterdir())
         return not Audit(root, logs, index_slots=SIZES["index_slots"]).run()["ok"]
-    finally:
-        shutil.rmtree(root)
 
 
 def flip_store(image: StoreImage, every: int = 1, begin: int = 0) -> StoreFlipTally:

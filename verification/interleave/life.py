@@ -56,12 +56,6 @@ class SharedLife(StoreLife):
         self._covered = store.durable.index
 
     @property
-    def salt(self) -> int:
-        """A number that each start and each truncation raises: it makes the bodies of entries that
-        follow each other at one place differ."""
-        return self._salt
-
-    @property
     def committed(self) -> Index:
         return self._committed
 
@@ -173,16 +167,17 @@ class SharedLife(StoreLife):
         try:
             found = self.store.read(Index(begin), size)
         except OffsetOutOfRange:
-            require(
-                begin < max(self.promise.begins),
-                f"entry {begin} is said to be deleted, which it is not",
-            )
+            self._require_deleted(begin)
             return 0
         except CorruptEntry as error:
             require(begin in self.promise.damaged, f"entry {begin} is called damaged: {error}")
             return 0
         self._judge(found, begin, ended)
         return len(found)
+
+    def _require_deleted(self, index: int) -> None:
+        deleted = index < max(self.promise.begins)
+        require(deleted, f"entry {index} is said to be deleted, which it is not")
 
     @property
     def _ever_damaged(self) -> frozenset[Index]:
@@ -222,10 +217,7 @@ class SharedLife(StoreLife):
                 [(entry.index, entry.pos, entry.size) for entry in wanted]
             )
         except OffsetOutOfRange:
-            require(
-                low < max(self.promise.begins),
-                f"entry {low} is said to be deleted, which it is not",
-            )
+            self._require_deleted(low)
             return
         except CorruptEntry as error:
             raise BrokenPromise(

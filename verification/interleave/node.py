@@ -10,7 +10,7 @@ from typing import Any
 
 from dledger.errors import CorruptEntry
 from dledger.node.loop.log_writer import LogWriter
-from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp
+from dledger.protocol.messages.entry import MAGIC_NORMAL, HardState, LogEnd, stamp_all
 from dledger.storage.background import BackgroundState
 from dledger.types import Index, NodeId, Position, Term
 from verification.disk_states.promise import require
@@ -97,14 +97,8 @@ class Node:
     def append(self, sizes: Sequence[int]) -> None:
         """Entries behind the end of the core's log."""
         life = self.life
-        log, entries = life.log, list[Entry]()
-        end = LogEnd.after(log[-1])
-        for size in sizes:
-            body = bytes(
-                (end.position.index * 7 + life.salt * 31 + n) % 251 + 1 for n in range(size)
-            )
-            entries.append(stamp(end, self._term, 1, body, life.settings.segment_bytes))
-            end = LogEnd.after(entries[-1])
+        log, end, size = life.log, LogEnd.after(life.log[-1]), life.settings.segment_bytes
+        entries = stamp_all(end, self._term, MAGIC_NORMAL, life.bodies(sizes), size)
         life.promise = replace(life.promise, logs=((*log, *entries), *life.promise.logs[1:]))
         self.log_writer.append(tuple(entries))
 

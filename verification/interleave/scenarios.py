@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from dledger.protocol.messages.catalog_commands import CreateTopic, DeleteTopic
+from dledger.protocol.messages.catalog_commands import DeleteTopic
 from dledger.storage.background import BackgroundState
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.types import Index
 from verification.disk_states.life import StoreLife
-from verification.disk_states.scenarios import RETAINED, SMALL, batch, command
+from verification.disk_states.scenarios import RETAINED, SMALL, TOPIC_A, TOPIC_B, batch, command
 from verification.interleave.disk import CHANGES, SwitchingDisk
 from verification.interleave.life import SharedLife
 from verification.interleave.rows import Rows
@@ -103,15 +103,13 @@ class Scenario:
     """So many of them come before any that matters."""
 
 
-def _entries(*sizes: int) -> Callable[[StoreLife], None]:
-    """A log with entries of term 1, the first of them committed."""
+def _entries(*sizes: int, committed: int = 0) -> Callable[[StoreLife], None]:
+    """A log with entries of term 1, of which those up to ``committed`` are committed."""
 
     def prepare(life: StoreLife) -> None:
-        life.open()
-        life.save(1, "n0")
-        life.append(list(sizes))
-        life.sync()
-        life.commit(0)
+        life.begin()
+        life.append_synced(sizes)
+        life.commit(committed)
         life.close()
 
     return prepare
@@ -131,8 +129,7 @@ def cuts(run: Run) -> None:
     syncs."""
     life, rng = run.life, run.rng
     if rng.chance(500_000):
-        life.append([200])
-        life.sync()
+        life.append_synced([200])
     after = rng.below(3)
     run.thread(
         "writer",
@@ -150,8 +147,7 @@ def settling(run: Run) -> None:
     """Mark and index are settled while the log is cut and grows beyond its old end in another
     term."""
     life, rng = run.life, run.rng
-    life.append([20] * rng.between(1, 2))
-    life.sync()
+    life.append_synced([20] * rng.between(1, 2))
     after = rng.between(1, 4)
     save = lambda: life.save(2, "n1")  # noqa: E731
     small = [20] * rng.between(2, 6)
@@ -206,15 +202,6 @@ def readers(run: Run) -> None:
     run.thread("reader 1", *run.reads(3))
     run.thread("reader 2", *run.reads(2), life.read_committed)
     run.thread("writer", *run.appends(1), run.cut(rng.between(2, 4)), *run.appends(2), life.sync)
-
-
-def five_files(life: StoreLife) -> None:
-    life.open()
-    life.save(1, "n0")
-    life.append([400, 300, 600, 500, 200, 700, 100, 500, 300])
-    life.sync()
-    life.commit(8)
-    life.close()
 
 
 def retention(run: Run) -> None:
@@ -279,16 +266,10 @@ def scrubs(run: Run) -> None:
 
 
 def _catalog(life: StoreLife) -> None:
-    life.open()
-    life.open_catalog()
-    life.save(1, "n0")
-    life.append_bodies(
-        [command(CreateTopic(name="a", log_id="1")), command(CreateTopic(name="b", log_id="2"))]
-    )
+    life.begin(catalog=True)
+    life.append_bodies([TOPIC_A, TOPIC_B])
     life.append_bodies([batch(1, 2, 300), batch(1, 3, 500), batch(2, 3, 40)])
-    life.sync()
-    life.commit(4)
-    life.checkpoint()
+    life.sum_up(0)
     life.append_bodies([batch(1, 1, 600), batch(2, 1, 200)])
     life.sync()
     life.commit(6)
@@ -381,13 +362,14 @@ def everything(run: Run) -> None:
 
 
 LOG: Final = _entries(400, 300, 20, 90, 500)
+FIVE_FILES: Final = _entries(400, 300, 600, 500, 200, 700, 100, 500, 300, committed=8)
 SCENARIOS: Final = (
     Scenario("appends beside syncs", _entries(100, 300), appends),
     Scenario("cuts beside housekeeping", LOG, cuts),
     Scenario("settling beside cuts", LOG, settling, index_synced=True),
     Scenario("repairs beside cuts", LOG, repairs),
     Scenario("readers beside cuts", LOG, readers),
-    Scenario("retention", five_files, retention, RETAINED),
+    Scenario("retention", FIVE_FILES, retention, RETAINED),
     Scenario("records beside syncs", LOG, records),
     Scenario("scrub beside cuts", LOG, scrubs),
     Scenario("checkpoints", _catalog, checkpoints, RETAINED, catalog=True),

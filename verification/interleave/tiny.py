@@ -9,7 +9,7 @@ from typing import Final
 from dledger.types import Index
 from verification.disk_states.scenarios import RETAINED
 from verification.interleave.disk import READS
-from verification.interleave.scenarios import LOG, Run, Scenario, five_files, table
+from verification.interleave.scenarios import FIVE_FILES, LOG, Run, Scenario, table
 from verification.interleave.schedule import Bench, ScheduleOutcome
 from verification.interleave.scheduler import NEVER
 from verification.interleave.strategies import Exhaustive
@@ -83,7 +83,7 @@ TINY: Final = (
     Scenario("a repair and a read", LOG, repair_and_read, tiny=8, places=READS),
     Scenario("rows and two checkpoints", LOG, rows_and_checkpoint, tiny=5),
     Scenario(
-        "retention and a read", five_files, retention_and_read, RETAINED, tiny=12, places=READS
+        "retention and a read", FIVE_FILES, retention_and_read, RETAINED, tiny=12, places=READS
     ),
 )
 

@@ -31,6 +31,9 @@ class Attempt:
     future: Any = None
     answer: Any = None
 
+    def __str__(self) -> str:
+        return repr(self.values[0])
+
 
 @dataclass(eq=False, slots=True)
 class Unit:
@@ -81,9 +84,7 @@ class Book:
         for one in self.attempts:
             if one.future is not None:
                 if not one.future.done():
-                    self.problems.append(
-                        f"{one.values[0]!r} has no answer though its producer is closed"
-                    )
+                    self.problems.append(f"{one} has no answer though its producer is closed")
                 elif (error := one.future.exception()) is not None:
                     one.answer = error
                 else:
@@ -118,44 +119,36 @@ class Book:
         there = sum(counts[value] for value in one.values)
         if isinstance(one.answer, DLedgerError):
             if one.answer.definite and there:
-                self.problems.append(
-                    f"{one.values[0]!r} is stored though its append failed: {one.answer}"
-                )
+                self.problems.append(f"{one} is stored though its append failed: {one.answer}")
         elif one.answer is not None:
             values = stored.get(one.answer.partition, ())
             if there != len(one.values):
                 self.problems.append(
-                    f"{there} of {len(one.values)} records from {one.values[0]!r} on are stored"
+                    f"{there} of {len(one.values)} records from {one} on are stored"
                 )
             elif (values[one.answer.start], values[one.answer.end - 1]) != (
                 one.values[0],
                 one.values[-1],
             ):
-                self.problems.append(
-                    f"{one.values[0]!r} is not where its answer says: {one.answer}"
-                )
+                self.problems.append(f"{one} is not where its answer says: {one.answer}")
         elif one.state == TAKEN:
-            self.problems.append(
-                f"{one.values[0]!r} was taken, and nobody was told what became of it"
-            )
+            self.problems.append(f"{one} was taken, and nobody was told what became of it")
 
     def _check_unit(self, unit: Unit, counts: Counter[bytes]) -> None:
         shares = [(one, sum(counts[value] for value in one.values)) for one in unit.attempts]
         there = any(share for _, share in shares)
         if unit.ended == "aborted" and there:
             self.problems.append(
-                f"records of the aborted transaction of {unit.attempts[0].values[0]!r} are stored"
+                f"records of the aborted transaction of {unit.attempts[0]} are stored"
             )
         for one, share in shares:
             whole = share == len(one.values)
             if share and not whole:
                 self.problems.append(
-                    f"{share} of {len(one.values)} records from {one.values[0]!r} on were committed"
+                    f"{share} of {len(one.values)} records from {one} on were committed"
                 )
             if one.state == TAKEN and not whole and (unit.ended == "committed" or there):
-                self.problems.append(
-                    f"{one.values[0]!r} is missing in its transaction, which is committed"
-                )
+                self.problems.append(f"{one} is missing in its transaction, which is committed")
 
     def _check_order(self) -> None:
         last: dict[tuple[str, int], int] = {}
@@ -164,6 +157,6 @@ class Book:
                 at = one.who, one.answer.partition
                 if one.answer.start < last.get(at, 0):
                     self.problems.append(
-                        f"{one.values[0]!r} is stored in front of an earlier record of {one.who}"
+                        f"{one} is stored in front of an earlier record of {one.who}"
                     )
                 last[at] = one.answer.end

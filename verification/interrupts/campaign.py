@@ -58,11 +58,9 @@ def run(folder: Path, interrupts: int, seed: int, say: Callable[[str], None]) ->
             ]
             asked.update({kind.prefix + name: count for name, count in ender.asked.items()})
             fired.update({kind.prefix + name: count for name, count in ender.fired.items()})
-            rounds, records, seconds = (
-                rounds + 1,
-                records + sum(map(len, there.values())),
-                seconds + ender.seconds,
-            )
+            rounds += 1
+            records += sum(map(len, there.values()))
+            seconds += ender.seconds
             if not rounds % 100:
                 say(f"{rounds} rounds, {sum(fired.values())} interrupts and cancellations")
         faulthandler.cancel_dump_traceback_later()

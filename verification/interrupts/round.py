@@ -60,21 +60,9 @@ class Round:
         """Do the calls, then end everything without interrupts."""
         dice, whole = self._dice, self._kind.whole
         self._info = await whole(lambda: self._client.create_topic(self._topic, PARTITIONS))
-        actions = (
-            [self._append] * 8
-            + [self._append_batch] * 2
-            + [self._direct] * 2
-            + [self._transaction] * 2
-            + [
-                self._stage,
-                self._flush,
-                self._close,
-                self._result,
-                self._read,
-                self._ask,
-                self._message,
-            ]
-        )
+        actions = [self._append] * 8 + [self._append_batch] * 2 + [self._direct] * 2
+        actions += [self._transaction] * 2 + [self._stage, self._flush, self._close]
+        actions += [self._result, self._read, self._ask, self._message]
         # without a record some calls would wait for one
         first = self.book.attempt(self.book.values(1))
         first.answer = await whole(
@@ -144,7 +132,7 @@ class Round:
         if not ended:
             for one in self.book.attempts:
                 if one.who == producer.name and one.future is not None and not one.future.done():
-                    self.book.problems.append(f"{one.values[0]!r} has no answer behind a flush")
+                    self.book.problems.append(f"{one} has no answer behind a flush")
 
     async def _close(self) -> None:
         producer = await self._producer()

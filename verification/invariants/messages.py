@@ -34,27 +34,15 @@ def check_sent(view: WatchedNode, message: PeerMessage, saved: HardState) -> Non
             raise Broken(
                 "I23", f"{view} asks for votes in term {message.term}, on its disk is {saved}"
             )
-    elif isinstance(message, VoteResponse):
-        if (
-            message.result is Result.ACCEPT
-            and not message.pre_vote
-            and saved.term == message.request_term
-        ):
-            if saved.voted_for != message.remote_id:
-                raise Broken("I23", f"{view} votes for {message.remote_id}, on its disk is {saved}")
-        elif (
-            message.result is Result.ACCEPT
-            and not message.pre_vote
-            and saved.term < message.request_term
-        ):
-            raise Broken(
-                "I23", f"{view} votes in term {message.request_term}, on its disk is {saved}"
-            )
-        if message.term > saved.term:
-            raise Broken("I23", f"{view} tells of term {message.term}, on its disk is {saved}")
-    elif message.term > saved.term:
+    elif isinstance(message, VoteResponse) and not message.pre_vote:
+        gives, term = message.result is Result.ACCEPT, message.request_term
+        if gives and saved.term == term and saved.voted_for != message.remote_id:
+            raise Broken("I23", f"{view} votes for {message.remote_id}, on its disk is {saved}")
+        if gives and saved.term < term:
+            raise Broken("I23", f"{view} votes in term {term}, on its disk is {saved}")
+    if message.term > saved.term:
         raise Broken("I23", f"{view} tells of term {message.term}, on its disk is {saved}")
-    elif isinstance(message, PushEntryResponse):
+    if isinstance(message, PushEntryResponse):
         _check_acknowledged(view, message)
 
 

@@ -10,14 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dledger.errors import ConfigError
-from verification.result import end
+from verification.result import end, say
 from verification.strangers.campaign import ALL, SMALL, Campaign, Sizes
 from verification.strangers.users import OtherUser, as_two_users, check_stranger
-
-
-def say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -49,17 +49,12 @@ class Nodes:
         }
         self.folder = folder
         """Of stores and logs."""
-        self._files = (
-            {name: authority.issue(name, f"dledger://node/{name}") for name in names}
-            if authority
-            else {}
-        )
-        self.settings = (
-            tls_settings(authority.issue("healthy", "dledger://client/healthy"))
-            if authority
-            else {}
-        )
+        self._files: dict[NodeId, tuple[str, str, str]] = {}
+        self.settings: dict[str, str] = {}
         """Of a client."""
+        if authority is not None:
+            self._files = {name: authority.issue(name, f"dledger://node/{name}") for name in names}
+            self.settings = tls_settings(authority.issue("healthy", "dledger://client/healthy"))
         self._processes: dict[NodeId, subprocess.Popen[bytes]] = {}
         self._peak_mib = 0.0
 
