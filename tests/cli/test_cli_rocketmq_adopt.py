@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from dledger.cli.staging import MARK
 from dledger.config import GroupConfig
 from dledger.errors import ConfigError, PathError
 from dledger.rocketmq.store.store_lock import StoreLock
@@ -67,6 +68,8 @@ def test_adopted_store_names_its_start_command_and_is_not_adopted_twice(store: P
 def test_a_copy_is_adopted_and_the_store_stays_as_it_is(store: Path, tmp_path: Path) -> None:
     before = files_of(store)
     left = tmp_path / "copy.partial"  # by one that was killed
+    left.mkdir()
+    (left / MARK).touch()
     done = adopted(store, f"--yes --to {tmp_path}/copy")
     assert f"make {tmp_path / 'copy'}/dledger-n0" in done.output
     assert files_of(store) == before
