@@ -13,6 +13,7 @@ from typing import Any, Final
 from dledger.embedded import EmbeddedGroup
 from verification.interrupts.calls import OTHERS
 from verification.interrupts.kinds import KINDS
+from verification.interrupts.messages import MESSAGE_CALLS
 from verification.interrupts.round import Round, Servers, stored
 from verification.result import result
 
@@ -35,7 +36,7 @@ def run(folder: Path, interrupts: int, seed: int, say: Callable[[str], None]) ->
     asked: Counter[str] = Counter()
     fired: Counter[str] = Counter()
     rounds = records = seconds = 0
-    others = {kind: cycle(OTHERS) for kind in KINDS}
+    turns = {kind: (cycle(OTHERS), cycle(MESSAGE_CALLS)) for kind in KINDS}
     with (
         EmbeddedGroup(folder / "topics", replicas=1) as group,
         EmbeddedGroup(folder / "messages", replicas=1, commit_log="rocketmq") as broker,
@@ -46,7 +47,10 @@ def run(folder: Path, interrupts: int, seed: int, say: Callable[[str], None]) ->
             faulthandler.dump_traceback_later(HANG_S, exit=True)
             dice = Random(f"{seed} {rounds}")
             played = kind(dice)
-            one = Round(servers, topic, dice=dice, kind=played, others=others[kind])
+            others, message_calls = turns[kind]
+            one = Round(
+                servers, topic, dice=dice, kind=played, others=others, message_calls=message_calls
+            )
             played.run(one.run())
             ender = played.ender
             there = stored(servers.topics, topic, one.book)

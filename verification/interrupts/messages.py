@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from dledger.client import Client
 from dledger.client.protocol.operations.messages import GetMessageResult, PutMessageResult
@@ -12,8 +12,10 @@ from dledger.client.protocol.results import Appended
 from dledger.rocketmq.format.message import Message
 from verification.interrupts.book import TAKEN, Book
 
-Asked = tuple[str, Callable[[], Any], Callable[[Any], None]]
-"""Name of a call, the call, and a function that takes its answer if it was not interrupted."""
+Call = tuple[Callable[[], Any], Callable[[Any], None]]
+"""A call, and a function that takes its answer if it was not interrupted."""
+MESSAGE_CALLS: Final = ("get_message", "view_message", "query_message", "put_messages")
+"""Calls that come in turn, once there is a message."""
 
 
 class Messages:
@@ -21,23 +23,31 @@ class Messages:
 
     Args:
         client: blocking or asyncio; calls of the latter are coroutines.
+        turns: names of `MESSAGE_CALLS`, without end.
     """
 
-    def __init__(self, client: Any, topic: str, dice: Random) -> None:
+    def __init__(self, client: Any, topic: str, *, dice: Random, turns: Iterator[str]) -> None:
         self.book = Book(topic)
         self._client = client
         self._topic = topic
         self._dice = dice
+        self._turns = turns
         self._places: list[int] = []
 
-    def next(self) -> Asked:
-        """The call that comes next."""
-        calls = [self._put, self._put_some] + [self._get, self._view, self._query] * bool(
-            self._places
-        )
-        return self._dice.choice(calls)()
+    def next(self) -> tuple[str, Call]:
+        """The call that comes next, and its name."""
+        if not self._places or self._dice.random() < 0.2:
+            return "put_message", self._put()
+        name = next(self._turns)
+        calls = {
+            "get_message": self._get,
+            "view_message": self._view,
+            "query_message": self._query,
+            "put_messages": self._put_some,
+        }
+        return name, calls[name]()
 
-    def _put(self) -> Asked:
+    def _put(self) -> Call:
         one = self.book.attempt(self.book.values(1))
         (body,) = one.values
 
@@ -45,41 +55,41 @@ class Messages:
             one.state, one.answer = TAKEN, self._place(answer, 1)
             self._places.append(answer.physical_offset)
 
-        return "put_message", lambda: self._client.put_message(self._topic, body, keys="k"), took
+        return lambda: self._client.put_message(self._topic, body, keys="k"), took
 
-    def _put_some(self) -> Asked:
+    def _put_some(self) -> Call:
         one = self.book.attempt(self.book.values(3))
         messages = [Message(self._topic, body) for body in one.values]
 
         def took(answers: list[PutMessageResult]) -> None:
             one.state, one.answer = TAKEN, self._place(answers[0], len(answers))
 
-        return "put_messages", lambda: self._client.put_messages(messages), took
+        return lambda: self._client.put_messages(messages), took
 
     def _place(self, answer: PutMessageResult, count: int) -> Appended:
         return Appended(
             self._topic, answer.queue_id, answer.queue_offset, answer.queue_offset + count
         )
 
-    def _get(self) -> Asked:
+    def _get(self) -> Call:
         def took(answer: GetMessageResult) -> None:
             self._expect(bool(answer.messages), "get_message", answer)
 
-        return "get_message", lambda: self._client.get_message(self._topic, 0, 0), took
+        return lambda: self._client.get_message(self._topic, 0, 0), took
 
-    def _view(self) -> Asked:
+    def _view(self) -> Call:
         at = self._dice.choice(self._places)
 
         def took(answer: Message) -> None:
             self._expect(answer.physical_offset == at, "view_message", answer)
 
-        return "view_message", lambda: self._client.view_message(at), took
+        return lambda: self._client.view_message(at), took
 
-    def _query(self) -> Asked:
+    def _query(self) -> Call:
         def took(answer: list[Message]) -> None:
             self._expect(bool(answer), "query_message", answer)
 
-        return "query_message", lambda: self._client.query_message(self._topic, "k"), took
+        return lambda: self._client.query_message(self._topic, "k"), took
 
     def _expect(self, right: bool, name: str, answer: Any) -> None:
         if not right:

@@ -36,10 +36,18 @@ class Round:
 
     Args:
         others: names of `OTHERS`, without end.
+        message_calls: names of `MESSAGE_CALLS`, without end.
     """
 
     def __init__(
-        self, servers: Servers, topic: str, *, dice: Random, kind: ClientKind, others: Iterator[str]
+        self,
+        servers: Servers,
+        topic: str,
+        *,
+        dice: Random,
+        kind: ClientKind,
+        others: Iterator[str],
+        message_calls: Iterator[str],
     ) -> None:
         self.book = Book(topic)
         self._topic = topic
@@ -51,7 +59,7 @@ class Round:
         )
         self._others = others
         self._broker = kind.client(servers.messages)
-        self.messages = Messages(self._broker, topic, dice)
+        self.messages = Messages(self._broker, topic, dice=dice, turns=message_calls)
         self._producers: list[Any] = []
         self._ended: list[Any] = []
         self._sequence = 0
@@ -184,7 +192,7 @@ class Round:
 
     async def _message(self) -> None:
         for _ in range(3):
-            name, call, took = self.messages.next()
+            name, (call, took) = self.messages.next()
             answer, ended = await self._call(f"client.{name}", call)
             if not ended:
                 took(answer)
