@@ -9,7 +9,7 @@ import inspect
 import socket
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.checksum import crc32
-from dledger.client import AsyncClient, Client
+from dledger.client import AsyncClient, AsyncRecordFuture, Client
 from dledger.errors import TopicNotFound
 from dledger.net.loop import loop_factory
 from dledger.protocol.messages.client import (
@@ -406,6 +406,21 @@ def connect(group: FakeGroup, fast: dict[str, Any]) -> Iterator[Callable[..., Cl
         yield made
 
 
+@pytest.fixture
+def gate(group: Any) -> Iterator[threading.Event]:
+    """The group answers no append before it is set."""
+    opened = threading.Event()
+    do = group._append
+
+    def append(node: Any, message: Any, payload: Any) -> Any:
+        assert opened.wait(60)
+        return do(node, message, payload)
+
+    group._append = append
+    yield opened
+    opened.set()
+
+
 class InLoop:
     """An object of the asyncio client that is called as one of the blocking client: a loop in
     another thread awaits each call."""
@@ -424,7 +439,7 @@ class InLoop:
             return await found if inspect.isawaitable(found) else found
 
         found = asyncio.run_coroutine_threadsafe(work(), self._loop).result(60)
-        if isinstance(found, asyncio.Future):
+        if isinstance(found, asyncio.Future | AsyncRecordFuture):
             return asyncio.run_coroutine_threadsafe(awaited(found), self._loop)
         is_client = type(found).__module__.startswith("dledger.client.aio")
         return InLoop(found, self._loop) if is_client or hasattr(found, "__anext__") else found
@@ -447,7 +462,7 @@ class InLoop:
         return self._wait(getattr(self._made, "aclose", None) or self._made.close)
 
 
-async def awaited(future: asyncio.Future[Any]) -> Any:
+async def awaited(future: Awaitable[Any]) -> Any:
     return await future
 
 

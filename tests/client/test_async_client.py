@@ -68,7 +68,10 @@ async def test_producer_goes_on_when_somebody_stops_waiting_for_an_answer(
 ) -> None:
     async with await client.producer("t") as producer:
         first, second = await producer.append(b"a"), await producer.append(b"b")
-        first.cancel()
+        assert not first.cancel()
+        waiting = first.future()
+        waiting.cancel()
         assert (await second).start == 1
-    assert first.cancelled()
+    assert waiting.cancelled()
+    assert (await first).start == 0
     assert group.values("t") == [b"a", b"b"]

@@ -329,6 +329,18 @@ def test_producer_from_before_fork_works_in_parent_and_not_in_child(
     assert group.values("t") == [b"a", b"b"]
 
 
+def test_child_is_told_of_no_answer_that_comes_to_its_parent(
+    gate: threading.Event, client: Client
+) -> None:
+    """What was answered before the fork is known in both."""
+    with client.producer("t") as producer:
+        waiting = producer.append(b"a")
+        assert in_child(waiting.result).startswith("ForkedClient: an append that is under way")
+        gate.set()
+        assert waiting.result(60).start == 0
+        assert in_child(waiting.result) == str(waiting.result())
+
+
 def test_appends_of_parent_and_child_by_one_client_are_all_stored(
     group: Any, client: Client
 ) -> None:

@@ -34,9 +34,9 @@ def answer(*results: int | DLedgerError) -> list[Any]:
     future = Answer()
     pending = Pending(future, "t", 0, 2 * len(results))
     for result in results[:-1]:
-        pending.answered(result, 2)
+        pending.answered(result, 0, 2)
         assert future.given == []
-    pending.answered(results[-1], 2)
+    pending.answered(results[-1], 0, 2)
     return future.given
 
 
@@ -83,7 +83,11 @@ def test_appends_that_share_a_batch_are_told_their_own_offsets() -> None:
     pendings = [
         Pending(future, "t", 0, count) for future, count in zip(futures, counts, strict=True)
     ]
-    batch = Batch(0, make_records([b"v"] * 6), list(zip(pendings, counts, strict=True)))
+    batch = Batch(
+        0,
+        make_records([b"v"] * 6),
+        [(pending, 0, count) for pending, count in zip(pendings, counts, strict=True)],
+    )
     batch.answered(40)
     assert [future.given for future in futures] == [
         [Appended("t", 0, 40, 42)],
@@ -93,10 +97,12 @@ def test_appends_that_share_a_batch_are_told_their_own_offsets() -> None:
 
 
 def test_keys_stay_with_the_values_that_they_were_given_with() -> None:
-    group = PartitionQueue(0)
-    for value, key in ((b"a", None), (b"b", b"k"), (b"c", None)):
-        group.add_value(Pending(Answer(), "t", 0, 1), value, key)
-    (batch,), error = group.batches(1 << 20)
+    queue = PartitionQueue("t", 0)
+    queue.values(keyed=False).records.append(b"a")
+    keyed = queue.values(keyed=True)
+    keyed.records += [(b"b", b"k"), (b"c", None)]
+    assert queue.values(keyed=False) is keyed
+    (batch,), error = queue.batches(1 << 20)
     assert error is None
     assert batch.records.column("value").to_pylist() == [b"a", b"b", b"c"]
     assert batch.records.column("key").to_pylist() == [None, b"k", None]

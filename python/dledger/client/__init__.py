@@ -2,11 +2,12 @@
 the others."""
 
 from dledger.client.aio.client import AsyncClient
-from dledger.client.aio.producer import AsyncProducer
+from dledger.client.aio.producer import AsyncProducer, AsyncRecordFuture
 from dledger.client.aio.staging import AsyncStage, AsyncTransaction
 from dledger.client.blocking.client import Client
 from dledger.client.blocking.producer import Producer
 from dledger.client.blocking.staging import Stage, Transaction
+from dledger.client.blocking.waiting import RecordFuture
 from dledger.client.protocol.operations.group_state import (
     CommitState,
     EntryState,
@@ -19,6 +20,7 @@ __all__ = [
     "Appended",
     "AsyncClient",
     "AsyncProducer",
+    "AsyncRecordFuture",
     "AsyncStage",
     "AsyncTransaction",
     "Client",
@@ -30,6 +32,7 @@ __all__ = [
     "PartitionState",
     "Producer",
     "Range",
+    "RecordFuture",
     "Span",
     "Stage",
     "Transaction",

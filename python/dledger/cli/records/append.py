@@ -21,7 +21,7 @@ from dledger.cli.common import (
 from dledger.errors import ConfigError, TopicNotFound
 
 if TYPE_CHECKING:
-    from dledger.client import Appended, Client
+    from dledger.client import Appended, Client, RecordFuture
 
 _CHUNK: Final = 1 << 18
 
@@ -98,7 +98,7 @@ def _append_all(
 ) -> dict[int, list[tuple[int, int]]]:
     """Send the chunks in order; the offsets they got by partition, neighbours joined."""
     ranges: dict[int, list[tuple[int, int]]] = {}
-    waiting: deque[Future[Appended]] = deque()
+    waiting: deque[Future[Appended] | RecordFuture] = deque()
     with client.producer(topic) as producer:
         for lines in chunks:
             # each key has a partition of its own, so each line is an append of its own

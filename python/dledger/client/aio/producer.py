@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Generator, Sequence
+from functools import partial
+from typing import Any, Self, overload
 
 import pyarrow as pa
 
@@ -15,7 +16,8 @@ from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.operations.transaction_requests import OpenedProducer
 from dledger.client.protocol.results import Appended
 from dledger.client.protocol.writing.record_accumulator import CLOSED, Addition, RecordAccumulator
-from dledger.errors import ConfigError
+from dledger.client.protocol.writing.record_future import RecordHandle, hand_on
+from dledger.errors import ConfigError, DLedgerError
 from dledger.records.body.build import Headers, Times, Values
 
 
@@ -40,6 +42,12 @@ class AsyncProducer:
         what = f"the producer of topic {opened.info.name!r}"
         self._flow = AsyncFlow(core, what, pipeline=pipeline, ready=self._accumulator.ready)
 
+    @overload
+    async def append(  # type: ignore[overload-overlap]  # a buffer of another type gives a future
+        self, values: bytes, *, keys: bytes | None = None, partition: int | None = None
+    ) -> AsyncRecordFuture: ...
+
+    @overload
     async def append(
         self,
         values: Values,
@@ -48,14 +56,32 @@ class AsyncProducer:
         partition: int | None = None,
         headers: Headers | None = None,
         timestamps: Times | None = None,
-    ) -> asyncio.Future[Appended]:
+    ) -> asyncio.Future[Appended]: ...
+
+    async def append(
+        self,
+        values: Values,
+        *,
+        keys: Values | None = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamps: Times | None = None,
+    ) -> AsyncRecordFuture | asyncio.Future[Appended]:
         """Append records, as `AsyncClient.append`; the future has their place when a quorum has
-        them on disk.
+        them on disk. For a single value it is a handle, which is awaited like one and costs far
+        less.
 
         Raises:
             RecordTooLarge, ConfigError: nothing was taken. Everything else comes through the
                 future.
         """
+        if (
+            isinstance(values, bytes)
+            and (keys is None or isinstance(keys, bytes))
+            and headers is None
+            and timestamps is None
+        ):
+            return await self._append_value(values, keys, partition)
         answer = _Answer()
         additions = self._accumulator.values(
             answer,
@@ -77,15 +103,38 @@ class AsyncProducer:
         await self._take(self._accumulator.batch(answer, partition, batch))
         return answer
 
+    async def _append_value(
+        self, value: bytes, key: bytes | None, partition: int | None
+    ) -> AsyncRecordFuture:
+        accumulator = self._accumulator
+        at = accumulator.place(partition, key)
+        if accumulator.has_open(at):  # it joins records that had room
+            self._flow.check()
+            self._check()
+        else:
+            await self._room()
+        batch, number, size = accumulator.add_value(at, value, key)
+        if size:
+            self._flow.take()
+        self._linger()
+        return AsyncRecordFuture(batch, number)
+
     async def _take(self, additions: Sequence[Addition]) -> None:
         for add in additions:
-            self._check()
-            await self._flow.room()
-            self._check()  # it may have been closed meanwhile
+            await self._room()
             add()
             self._flow.take()
-            if self._timer is None and not self._accumulator.empty:
-                self._timer = asyncio.get_running_loop().call_later(self._linger_s, self._lingered)
+            self._linger()
+
+    async def _room(self) -> None:
+        self._check()
+        await self._flow.room()
+        self._check()  # it may have been closed meanwhile
+
+    def _linger(self) -> None:
+        """See to it that waiting records go out in time."""
+        if self._timer is None and not self._accumulator.empty:
+            self._timer = asyncio.get_running_loop().call_later(self._linger_s, self._lingered)
 
     def _check(self) -> None:
         if self._closed:
@@ -123,6 +172,42 @@ class AsyncProducer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+class AsyncRecordFuture(RecordHandle):
+    """`dledger.client.RecordFuture` under asyncio: it is awaited, any number of times."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, Appended]:
+        if not self.done():
+            yield from self.future()
+        return self.known_result()
+
+    def result(self) -> Appended:
+        """The place.
+
+        Raises:
+            DLedgerError: the append failed.
+            asyncio.InvalidStateError: the outcome is not known yet.
+        """
+        self._check()
+        return self.known_result()
+
+    def exception(self) -> DLedgerError | None:
+        """The error of the append, or None; raises as `result` where that is not known yet."""
+        self._check()
+        return self.known_exception()
+
+    def _check(self) -> None:
+        if not self.done():
+            raise asyncio.InvalidStateError("the append is not answered yet: await this")
+
+    def future(self) -> asyncio.Future[Appended]:
+        """The same as an `asyncio.Future`."""
+        answer = _Answer()
+        self.add_done_callback(partial(hand_on, answer))
+        return answer
 
 
 class _Answer(asyncio.Future[Appended]):

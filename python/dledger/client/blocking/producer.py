@@ -7,14 +7,14 @@ from _thread import RLock
 from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Self
+from typing import Self, overload
 
 import pyarrow as pa
 
 from dledger.client.aio.pipeline import producer_pipeline
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.outflow import Flow
-from dledger.client.blocking.waiting import Answer
+from dledger.client.blocking.waiting import Answer, RecordFuture
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.operations.transaction_requests import OpenedProducer
 from dledger.client.protocol.results import Appended
@@ -56,6 +56,12 @@ class Producer:
             ready=self._accumulator.ready,
         )
 
+    @overload
+    def append(  # type: ignore[overload-overlap]  # a buffer of another type gives a future
+        self, values: bytes, *, keys: bytes | None = None, partition: int | None = None
+    ) -> RecordFuture: ...
+
+    @overload
     def append(
         self,
         values: Values,
@@ -64,9 +70,19 @@ class Producer:
         partition: int | None = None,
         headers: Headers | None = None,
         timestamps: Times | None = None,
-    ) -> Future[Appended]:
+    ) -> Future[Appended]: ...
+
+    def append(
+        self,
+        values: Values,
+        *,
+        keys: Values | None = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamps: Times | None = None,
+    ) -> RecordFuture | Future[Appended]:
         """Append records, as `Client.append`; the future has their place when a quorum has them on
-        disk.
+        disk. For a single value it is a handle with the same methods, which costs far less.
 
         An exception of a signal handler that ends this call leaves it open whether its records were
         taken; the records of earlier calls go out all the same.
@@ -75,6 +91,13 @@ class Producer:
             RecordTooLarge, ConfigError: no record was taken. All other errors come through the
                 future.
         """
+        if (
+            isinstance(values, bytes)
+            and (keys is None or isinstance(keys, bytes))
+            and headers is None
+            and timestamps is None
+        ):
+            return self._append_value(values, keys, partition)
         answer: Answer[Appended] = Answer()
         additions = self._accumulator.values(
             answer,
@@ -94,6 +117,23 @@ class Producer:
         self._take(self._accumulator.batch(answer, partition, batch))
         return answer
 
+    def _append_value(self, value: bytes, key: bytes | None, partition: int | None) -> RecordFuture:
+        accumulator = self._accumulator
+        at = accumulator.place(partition, key)
+        if accumulator.has_open(at):  # it joins records that had room
+            self._check_usable()
+        else:
+            self._ready()
+        with self._lock:
+            if self._closed:
+                raise ConfigError(CLOSED)
+            batch, number, size = accumulator.add_value(at, value, key)
+            if not self._lingering:
+                self._linger()
+        if size:
+            self._flow.wake(size)
+        return RecordFuture(batch, number)
+
     def _take(self, additions: Sequence[Addition]) -> None:
         for add in additions:
             self._ready()
@@ -108,6 +148,12 @@ class Producer:
     def _ready(self) -> None:
         """Before the lock is taken: wait for room, with nothing held."""
         self._flow.wait_for_room()
+        self._check_usable()
+
+    def _check_usable(self) -> None:
+        """Before the lock is taken: this process and this thread may take it."""
+        if self._flow.forked:
+            self._flow.check()
         if self._lock._is_owned():  # type: ignore[attr-defined]
             raise ConfigError(
                 "a signal handler interrupted a call of this producer, and cannot use it: let the "

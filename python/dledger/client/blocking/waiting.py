@@ -12,7 +12,12 @@ from _thread import RLock, allocate_lock
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Generic, TypeVar
+
+from dledger.client.protocol.results import Appended
+from dledger.client.protocol.writing.record_future import RecordHandle, hand_on
+from dledger.errors import DLedgerError
 
 T = TypeVar("T")
 
@@ -61,19 +66,56 @@ class Answer(Future[T], Generic[T]):
 
     def result(self, timeout: float | None = None) -> T:
         """As `concurrent.futures.Future.result`."""
-        self._wait(timeout)
+        if not self.done():
+            wait_for(self.add_done_callback, timeout)
         return super().result(0)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """As `concurrent.futures.Future.exception`."""
-        self._wait(timeout)
+        if not self.done():
+            wait_for(self.add_done_callback, timeout)
         return super().exception(0)
 
-    def _wait(self, timeout: float | None) -> None:
-        if self.done():
-            return
-        gate = allocate_lock()
-        gate.acquire()
-        self.add_done_callback(lambda _: gate.release())
-        if not gate.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
-            raise TimeoutError
+
+class RecordFuture(RecordHandle):
+    """The place of one record, once a quorum has it on disk.
+
+    It is a handle of two fields, and is never cancelled: its record may be stored already. A
+    `concurrent.futures.Future` of it is made by `future`, for libraries that need one.
+    """
+
+    __slots__ = ()
+
+    def result(self, timeout: float | None = None) -> Appended:
+        """The place; ``timeout`` is in seconds.
+
+        Raises:
+            DLedgerError: the append failed.
+            TimeoutError: the outcome is not known yet.
+            ForkedClient: it is that of the process from which this one was forked.
+        """
+        if not self.done():
+            wait_for(self.add_done_callback, timeout)
+        return self.known_result()
+
+    def exception(self, timeout: float | None = None) -> DLedgerError | None:
+        """The error of the append, or None; waits and raises as `result`."""
+        if not self.done():
+            wait_for(self.add_done_callback, timeout)
+        return self.known_exception()
+
+    def future(self) -> Future[Appended]:
+        """The same as a `concurrent.futures.Future`."""
+        answer: Answer[Appended] = Answer()
+        self.add_done_callback(partial(hand_on, answer))
+        return answer
+
+
+def wait_for(when_done: Callable[[Callable[[Any], None]], object], timeout: float | None) -> None:
+    """Return when ``when_done`` has called what it is given. Raises `TimeoutError` after
+    ``timeout`` seconds."""
+    gate = allocate_lock()
+    gate.acquire()
+    when_done(lambda _: gate.release())
+    if not gate.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+        raise TimeoutError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from dledger.protocol.messages.hello import Ancestors
 
@@ -40,6 +40,13 @@ class Appended:
     partition: int
     start: int
     end: int
+
+
+class Promise(Protocol):
+    """A future, of threads or of asyncio."""
+
+    def set_result(self, result: Any, /) -> None: ...
+    def set_exception(self, exception: Any, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

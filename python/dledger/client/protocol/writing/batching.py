@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
-from typing import Any, Protocol
+from typing import TypeAlias
 
 import pyarrow as pa
 
-from dledger.client.protocol.results import Appended
+from dledger.client.protocol.results import Appended, Promise
 from dledger.client.protocol.writing.in_flight_window import Item
+from dledger.client.protocol.writing.record_future import ValueBatch
 from dledger.errors import DLedgerError, OutcomeUnknown
-from dledger.records.body.build import make_records
 from dledger.records.body.sizer import OVERHEAD, coalesce, split_batch
-
-
-class Promise(Protocol):
-    """A future, of threads or of asyncio."""
-
-    def set_result(self, result: Any, /) -> None: ...
-    def set_exception(self, exception: Any, /) -> None: ...
 
 
 @dataclass(slots=True)
@@ -42,8 +34,9 @@ class Pending:
     end: int = -1
     error: DLedgerError | None = None
 
-    def answered(self, result: int | DLedgerError, count: int) -> None:
-        """``count`` of its records have the offsets from ``result`` on, or failed."""
+    def answered(self, result: int | DLedgerError, first: int, count: int) -> None:
+        """``count`` of its records, from ``first`` on, have the offsets from ``result`` on, or
+        failed."""
         self.left -= count
         if isinstance(result, DLedgerError):
             if self.error is None or self.error.definite:
@@ -69,18 +62,23 @@ class Pending:
         return whole
 
 
+Part: TypeAlias = tuple[Pending | ValueBatch, int, int]
+"""Records of an append, or of several of single values: the first one's number there, and how
+many."""
+
+
 @dataclass(slots=True)
 class Batch:
     """The records of one entry that goes out, and the appends that they belong to, in order."""
 
     partition: int
     records: pa.RecordBatch
-    parts: list[tuple[Pending, int]]
+    parts: list[Part]
 
     def answered(self, result: int | DLedgerError) -> None:
         offset = result
-        for pending, count in self.parts:
-            pending.answered(offset, count)
+        for appended, first, count in self.parts:
+            appended.answered(offset, first, count)
             if not isinstance(offset, DLedgerError):
                 offset += count
 
@@ -109,42 +107,54 @@ class OutgoingBatch:
 class PartitionQueue:
     """The records that wait for one partition, in order, until they are worth an entry.
 
-    Each record is taken by one step, the append to ``entries``, and no record is taken any more
-    when ``outgoing`` is set: an interrupt between two steps leaves no half-done work.
+    Records are taken by one step, the append to ``entries`` or to the last one's ``records``, and
+    none is taken any more when ``outgoing`` is set: an interrupt between two steps leaves no
+    half-done work.
     """
 
+    topic: str
     partition: int
-    entries: list[tuple[Pending, bytes | pa.RecordBatch, bytes | None]] = field(
-        default_factory=list
-    )
+    entries: list[ValueBatch | tuple[Pending, pa.RecordBatch]] = field(default_factory=list)
     size: int = 0
     outgoing: OutgoingBatch | None = None
 
-    def add_value(self, pending: Pending, value: bytes, key: bytes | None) -> None:
-        """One record of plain bytes."""
-        self.size += len(value) + (len(key) if key else 0) + 32
-        self.entries.append((pending, value, key))
+    def values(self, keyed: bool) -> ValueBatch:
+        """The batch that takes the next single value."""
+        last = self.entries[-1] if self.entries else None
+        if isinstance(last, ValueBatch) and (last.keyed or not keyed):
+            return last
+        values = ValueBatch(self.topic, self.partition, keyed)
+        self.entries.append(values)
+        return values
 
     def add_batch(self, pending: Pending, records: pa.RecordBatch, size: int) -> None:
         """Records of any kind, of ``size`` bytes."""
         self.size += size
-        self.entries.append((pending, records, None))
+        self.entries.append((pending, records))
+
+    def drop_values(self) -> None:
+        """The values are in the batches that go out: handles of theirs keep no copy alive."""
+        for entry in self.entries:
+            if isinstance(entry, ValueBatch):
+                entry.records = []
 
     def batches(self, max_body: int) -> tuple[list[Batch], DLedgerError | None]:
         """The collected records, as entries of up to ``max_body`` bytes; or all of them as one, and
         why it cannot be cut."""
         records: list[pa.RecordBatch] = []
-        parts: list[tuple[Pending, int]] = []
-        for plain, entries in groupby(self.entries, _is_plain):
-            if plain:
-                pendings, values, keys = zip(*entries, strict=True)
-                keyed = any(key is not None for key in keys)
-                records.append(make_records(list(values), keys=list(keys) if keyed else None))
-                parts += [(pending, 1) for pending in pendings]
+        parts: list[Part] = []
+        appended: Pending | ValueBatch
+        for entry in self.entries:
+            if not isinstance(entry, ValueBatch):
+                appended, columns = entry
+            elif entry.records:  # else the append of its first value was interrupted
+                appended, columns = entry, entry.columns()
             else:
-                for pending, batch, _ in entries:
-                    records.append(batch)
-                    parts.append((pending, len(batch)))
+                continue
+            records.append(columns)
+            parts.append((appended, 0, columns.num_rows))
+        if not records:
+            return [], None
         if len(records) == 1 and self.size <= max_body - OVERHEAD:
             return [Batch(self.partition, records[0], parts)], None
         try:
@@ -156,27 +166,20 @@ class PartitionQueue:
         return _shared(self.partition, pieces, parts), None
 
 
-def _is_plain(entry: tuple[Pending, bytes | pa.RecordBatch, bytes | None]) -> bool:
-    return isinstance(entry[1], bytes)
-
-
-def _shared(
-    partition: int, pieces: list[pa.RecordBatch], parts: list[tuple[Pending, int]]
-) -> list[Batch]:
+def _shared(partition: int, pieces: list[pa.RecordBatch], parts: list[Part]) -> list[Batch]:
     """Pieces as batches, each with the appends whose records it holds."""
     if len(pieces) == 1:
         return [Batch(partition, pieces[0], parts)]
     found: list[Batch] = []
     rest = iter(parts)
-    pending, left = next(rest)
+    appended, first, left = next(rest)
     for piece in pieces:
-        rows, shares = piece.num_rows, []
+        rows, shares = piece.num_rows, list[Part]()
         while rows:
             if not left:
-                pending, left = next(rest)
+                appended, first, left = next(rest)
             share = min(rows, left)
-            shares.append((pending, share))
-            rows -= share
-            left -= share
+            shares.append((appended, first, share))
+            rows, first, left = rows - share, first + share, left - share
         found.append(Batch(partition, piece, shares))
     return found

@@ -12,14 +12,15 @@ import pyarrow as pa
 
 from dledger.client.protocol.appending import place_values
 from dledger.client.protocol.client_state import CODECS, ClientState
+from dledger.client.protocol.results import Promise
 from dledger.client.protocol.writing.batching import (
     Batch,
     OutgoingBatch,
     PartitionQueue,
     Pending,
-    Promise,
 )
 from dledger.client.protocol.writing.in_flight_window import Done, Item
+from dledger.client.protocol.writing.record_future import ValueBatch
 from dledger.config import MIB
 from dledger.errors import ConfigError, DLedgerError, RecordTooLarge
 from dledger.protocol.messages.client import TopicInfo
@@ -55,12 +56,38 @@ class RecordAccumulator:
         self._partition = partition
         self._turn = 0
         self._batch_bytes = min(config.batch_bytes, max_body(core))
-        self._groups: dict[int, PartitionQueue] = {}
+        self._queues: dict[int, PartitionQueue] = {}
         self.ready: deque[OutgoingBatch] = deque()
 
     @property
     def empty(self) -> bool:
-        return not self._groups
+        return not self._queues
+
+    def place(self, partition: int | None, key: bytes | None) -> int:
+        """The partition of a single value."""
+        if partition is None and key is None and self._partition is None:
+            return self._turn % self._info.partitions
+        return self._place(partition, key)
+
+    def has_open(self, at: int) -> bool:
+        """Whether a partition's next value joins others that wait: it needs no room of its own."""
+        return at in self._queues
+
+    def add_value(self, at: int, value: bytes, key: bytes | None) -> tuple[ValueBatch, int, int]:
+        """Take a single value: its batch, its number there, and the bytes that are ready to go out.
+
+        Raises:
+            RecordTooLarge: it is not taken.
+        """
+        size = len(value) + len(key or b"")
+        if size > self._batch_bytes - OVERHEAD:
+            self._check_size(size)
+        queue = self._queue(at)
+        batch = queue.values(key is not None)
+        queue.size += size + 32
+        number = len(batch.records)
+        batch.records.append((value, key) if batch.keyed else value)
+        return batch, number, self._hand_over(queue) if queue.size >= self._batch_bytes else 0
 
     def values(
         self,
@@ -78,11 +105,6 @@ class RecordAccumulator:
         Raises:
             RecordTooLarge, ConfigError: no record can be taken.
         """
-        plain = headers is None and timestamps is None
-        if plain and isinstance(values, bytes) and (keys is None or isinstance(keys, bytes)):
-            at = self._place(partition, keys)
-            self._check_value(values, keys)
-            return [partial(self._add_value, future, at, values, keys)]
         records = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
         return self._additions(future, self._place(partition, keys), records, now=False)
 
@@ -97,17 +119,12 @@ class RecordAccumulator:
             self._info, self._partition if partition is None else partition, keys, self._turn
         )
 
-    def _check_value(self, value: bytes, key: bytes | None) -> None:
-        size, limit = len(value) + len(key or b""), max_body(self._core) - OVERHEAD
+    def _check_size(self, size: int) -> None:
+        limit = max_body(self._core) - OVERHEAD
         if size > limit:
             raise RecordTooLarge(
                 f"append to {self._info.name!r}: a record of {size} bytes is over the limit {limit}"
             )
-
-    def _add_value(self, future: Promise, at: int, value: bytes, key: bytes | None) -> int:
-        group = self._group(at)
-        group.add_value(Pending(future, self._info.name, at, 1), value, key)
-        return self._hand_over(group) if group.size >= self._batch_bytes else 0
 
     def _additions(
         self, future: Promise, at: int, batch: pa.RecordBatch, now: bool
@@ -125,39 +142,40 @@ class RecordAccumulator:
     def _add_piece(self, pending: Pending, records: pa.RecordBatch, now: bool) -> int:
         """Take a piece of an append; with ``now`` all of its partition is ready to go out."""
         at = pending.partition
-        group = self._group(at)
-        if now and not group.entries:
+        queue = self._queue(at)
+        if now and not queue.entries:
             size = self._ready(
-                self._outgoing([Batch(at, records, [(pending, records.num_rows)])], None)
+                self._outgoing([Batch(at, records, [(pending, 0, records.num_rows)])], None)
             )
-            self._groups.pop(at, None)
+            self._queues.pop(at, None)
             return size
-        group.add_batch(pending, records, records.nbytes)
-        return self._hand_over(group) if now or group.size >= self._batch_bytes else 0
+        queue.add_batch(pending, records, records.nbytes)
+        return self._hand_over(queue) if now or queue.size >= self._batch_bytes else 0
 
     def hand_over(self) -> int:
         """Everything goes out now; its bytes."""
-        return sum(self._hand_over(group) for group in list(self._groups.values()))
+        return sum(self._hand_over(queue) for queue in list(self._queues.values()))
 
-    def _group(self, at: int) -> PartitionQueue:
-        """The open group of a partition."""
-        group = self._groups.get(at)
-        if group is not None and group.outgoing is not None:  # its closing was interrupted
-            self._hand_over(group)
-            group = None
-        if group is None:
-            group = self._groups[at] = PartitionQueue(at)
-        return group
+    def _queue(self, at: int) -> PartitionQueue:
+        """The open queue of a partition."""
+        queue = self._queues.get(at)
+        if queue is not None and queue.outgoing is not None:  # its closing was interrupted
+            self._hand_over(queue)
+            queue = None
+        if queue is None:
+            queue = self._queues[at] = PartitionQueue(self._info.name, at)
+        return queue
 
-    def _hand_over(self, group: PartitionQueue) -> int:
-        """Close a group and put it where the loop finds it. After an interrupt in here another call
+    def _hand_over(self, queue: PartitionQueue) -> int:
+        """Close a queue and put it where the loop finds it. After an interrupt in here another call
         does the same again: the loop takes it once."""
         size = 0
-        if group.entries:
-            if group.outgoing is None:
-                group.outgoing = self._outgoing(*group.batches(max_body(self._core)))
-            size = self._ready(group.outgoing)
-        self._groups.pop(group.partition, None)
+        if queue.entries:
+            if queue.outgoing is None:
+                queue.outgoing = self._outgoing(*queue.batches(max_body(self._core)))
+            queue.drop_values()
+            size = self._ready(queue.outgoing)
+        self._queues.pop(queue.partition, None)
         return size
 
     def _ready(self, outgoing: OutgoingBatch) -> int:
@@ -183,7 +201,7 @@ class RecordAccumulator:
 
 
 def max_body(core: ClientState) -> int:
-    """The group's max_body_bytes, as far as it is known."""
+    """The queue's max_body_bytes, as far as it is known."""
     return core.routes.max_body_bytes or 8 * MIB
 
 
