@@ -18,6 +18,8 @@ from ipaddress import ip_address
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
+from dledger.interrupts import is_interrupt
+
 Turn = Callable[[list[Any], bool], float | None]
 """``turn(jobs, last)``: carry out all jobs that wait; ``last`` when no more can come. Returns the
 seconds after which it wants to be called again although there is no job, or None."""
@@ -129,7 +131,9 @@ def host_is_here(host: str, own: str) -> bool:
     its domain."""
     try:
         address = ip_address(host)
-    except ValueError:
+    except ValueError as error:
+        if is_interrupt(error):
+            raise
         name, own = host.lower(), own.lower()
         short = "." not in name or "." not in own
         return name in {"localhost", own} or (
@@ -145,7 +149,9 @@ def _can_bind(address: str, version: int) -> bool:
             socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_DGRAM
         ) as probe:
             probe.bind((address, 0))
-    except OSError:
+    except OSError as error:
+        if is_interrupt(error):
+            raise
         return False
     return True
 

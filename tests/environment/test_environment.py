@@ -78,3 +78,22 @@ def test_a_machine_takes_other_names_and_addresses_for_others(host: str) -> None
 
 def test_the_real_machine_is_known_by_the_name_it_gives_itself() -> None:
     assert REAL.is_here(platform.node())
+
+
+@pytest.mark.parametrize(
+    ("called", "error"), [("ip_address", ValueError("stop")), ("socket.socket", OSError("stop"))]
+)
+def test_exception_of_a_signal_handler_is_no_answer_of_where_a_host_is(
+    monkeypatch: pytest.MonkeyPatch, called: str, error: Exception
+) -> None:
+    """It comes into the call from the program's own code."""
+    program: dict[str, Any] = {"__name__": "program", "error": error}
+    exec("def handler():\n    raise error\n", program)
+
+    def interrupted(*_: Any) -> Any:
+        program["handler"]()
+
+    monkeypatch.setattr(f"dledger.environment.{called}", interrupted)
+    with pytest.raises(type(error)) as caught:
+        host_is_here("192.0.2.1", "own")
+    assert caught.value is error

@@ -5,16 +5,13 @@ from __future__ import annotations
 import faulthandler
 from collections import Counter
 from collections.abc import Callable
-from itertools import cycle
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from dledger.embedded import EmbeddedGroup
-from verification.interrupts.calls import OTHERS
 from verification.interrupts.kinds import KINDS
-from verification.interrupts.messages import MESSAGE_CALLS
-from verification.interrupts.round import Round, Servers, stored
+from verification.interrupts.round import Round, Servers, Turns, stored
 from verification.result import result
 
 HANG_S: Final = 120.0
@@ -36,7 +33,7 @@ def run(folder: Path, interrupts: int, seed: int, say: Callable[[str], None]) ->
     asked: Counter[str] = Counter()
     fired: Counter[str] = Counter()
     rounds = records = seconds = 0
-    turns = {kind: (cycle(OTHERS), cycle(MESSAGE_CALLS)) for kind in KINDS}
+    turns = {kind: Turns.start() for kind in KINDS}
     with (
         EmbeddedGroup(folder / "topics", replicas=1) as group,
         EmbeddedGroup(folder / "messages", replicas=1, commit_log="rocketmq") as broker,
@@ -47,10 +44,7 @@ def run(folder: Path, interrupts: int, seed: int, say: Callable[[str], None]) ->
             faulthandler.dump_traceback_later(HANG_S, exit=True)
             dice = Random(f"{seed} {rounds}")
             played = kind(dice)
-            others, message_calls = turns[kind]
-            one = Round(
-                servers, topic, dice=dice, kind=played, others=others, message_calls=message_calls
-            )
+            one = Round(servers, topic, dice=dice, kind=played, turns=turns[kind])
             played.run(one.run())
             ender = played.ender
             there = stored(servers.topics, topic, one.book)

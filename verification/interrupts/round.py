@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from itertools import islice
+from itertools import cycle, islice
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +16,7 @@ from dledger.records.body.build import make_records
 from verification.interrupts.book import OPEN, TAKEN, Attempt, Book, Unit
 from verification.interrupts.calls import OTHERS
 from verification.interrupts.kinds import ClientKind, Work
-from verification.interrupts.messages import Messages
+from verification.interrupts.messages import MESSAGE_CALLS, Messages
 
 CALLS: Final = 24
 """Turns of a round of the blocking client, one call each; the asyncio client has half of them, of
@@ -31,12 +31,23 @@ class Servers(NamedTuple):
     messages: str
 
 
+class Turns(NamedTuple):
+    """Calls that come in turn, over all rounds of a client: their names, without end."""
+
+    others: Iterator[str]
+    messages: Iterator[str]
+
+    @staticmethod
+    def start() -> Turns:
+        """Names of `OTHERS` and `MESSAGE_CALLS`."""
+        return Turns(cycle(OTHERS), cycle(MESSAGE_CALLS))
+
+
 class Round:
     """One topic, one client, and the calls of a round.
 
     Args:
-        others: names of `OTHERS`, without end.
-        message_calls: names of `MESSAGE_CALLS`, without end.
+        turns: of rare calls.
     """
 
     def __init__(
@@ -46,8 +57,7 @@ class Round:
         *,
         dice: Random,
         kind: ClientKind,
-        others: Iterator[str],
-        message_calls: Iterator[str],
+        turns: Turns,
     ) -> None:
         self.book = Book(topic)
         self._topic = topic
@@ -57,9 +67,9 @@ class Round:
         self._client = kind.client(
             servers.topics, linger_ms=dice.choice((0, 1, 5)), **kind.settings
         )
-        self._others = others
+        self._others = turns.others
         self._broker = kind.client(servers.messages)
-        self.messages = Messages(self._broker, topic, dice=dice, turns=message_calls)
+        self.messages = Messages(self._broker, topic, dice=dice, turns=turns.messages)
         self._producers: list[Any] = []
         self._ended: list[Any] = []
         self._sequence = 0

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from dledger.client.protocol.results import Span
 from dledger.errors import ConfigError
+from dledger.interrupts import is_interrupt
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import OffsetKind, TopicInfo
 from dledger.records.columns.types import Columns
@@ -96,7 +97,9 @@ def _pairs(key: Take, item: Take, named: str) -> Take:
 def _kind(value: Any) -> OffsetKind:
     try:
         return OffsetKind(value)
-    except ValueError:
+    except ValueError as error:
+        if is_interrupt(error):
+            raise
         raise WrongArgument("an OffsetKind", value) from None
 
 
