@@ -123,7 +123,7 @@ class PartitionQueue:
         last = self.entries[-1] if self.entries else None
         if isinstance(last, ValueBatch) and (last.keyed or not keyed):
             return last
-        values = ValueBatch(self.topic, self.partition, keyed)
+        values = ValueBatch(self.topic, self.partition, keyed=keyed)
         self.entries.append(values)
         return values
 

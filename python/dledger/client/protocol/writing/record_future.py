@@ -39,7 +39,7 @@ class ValueBatch:
         "topic",
     )
 
-    def __init__(self, topic: str, partition: int, keyed: bool) -> None:
+    def __init__(self, topic: str, partition: int, *, keyed: bool) -> None:
         self.topic = topic
         self.partition = partition
         self.keyed = keyed
