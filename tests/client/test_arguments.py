@@ -41,6 +41,7 @@ WRONG: dict[str, list[Any]] = {
     ],
     "Mapping[str, Mapping[int, Time]]": [{"t": 3}, {"t": {0: "now"}}],
     "Mapping[str, str] | None": [{"t": 1}, "t"],
+    "OnDelivery | None": ["print", 1],
 }
 
 

@@ -218,8 +218,9 @@ def test_callback_of_a_future_may_append_while_a_thread_waits_for_room(
     client.close()  # only here: where the loop stands, closing would wait for it, too
 
 
+@pytest.mark.parametrize("given", [b"here", [b"here"]], ids=["value", "list"])
 def test_append_waits_for_room_with_nothing_held(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+    client: Client, monkeypatch: pytest.MonkeyPatch, given: Any
 ) -> None:
     """The thread that makes room may append, too, in the callback of a future."""
     producer, wait_for_room = client.producer("t"), Flow.wait_for_room
@@ -231,7 +232,7 @@ def test_append_waits_for_room_with_nothing_held(
         wait_for_room(flow)
 
     monkeypatch.setattr(Flow, "wait_for_room", wait_while_another_thread_appends)
-    assert producer.append(b"here").result(60).topic == "t"
+    assert producer.append(given).result(60).topic == "t"
     assert [future.result(60).topic for future in elsewhere] == ["t"]
 
 

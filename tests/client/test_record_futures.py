@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from dledger.client import Client, RecordFuture
+from dledger.client import Client, Delivery, RecordFuture
 from dledger.client.protocol.results import Appended
 from dledger.client.protocol.writing.batching import PartitionQueue
 from dledger.errors import CorruptEntry, ProducerFenced
 from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.messages.codes import Code
+from dledger.records.body.build import make_records
 
 
 def numbered(count: int) -> list[bytes]:
@@ -153,3 +154,31 @@ async def test_asyncio_handle_is_awaited_any_number_of_times(connect_async: Any)
     assert [place.start for place in first] == list(range(20))
     assert first == again == [handle.result() for handle in handles]
     assert not any(handle.exception() for handle in handles)
+
+
+def test_each_batch_is_reported_once_with_its_range_or_error(
+    group: Any, connect_either: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    group.fault(AppendRequest, None, Code.CORRUPT_ENTRY)
+    client = connect_either(linger_ms=60_000)
+    told: list[Delivery] = []
+
+    def note(delivery: Delivery) -> None:
+        told.append(delivery)
+        raise ValueError("of the program")
+
+    with client.producer("t", on_delivery=note) as producer, caplog.at_level(logging.ERROR):
+        for value in numbered(3):
+            producer.append(value)
+        producer.flush()
+        producer.append([b"a", b"b"])
+        producer.flush()
+        producer.append_batch(0, make_records([b"c", b"d"]))
+    assert [(one.records, one.start, one.end) for one in told] == [
+        (3, 0, 3),
+        (2, -1, -1),
+        (2, 3, 5),
+    ]
+    assert [type(one.error) for one in told] == [type(None), CorruptEntry, type(None)]
+    assert {(one.topic, one.partition) for one in told} == {("t", 0)}
+    assert "on_delivery of a producer failed" in caplog.text

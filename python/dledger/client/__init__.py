@@ -14,7 +14,7 @@ from dledger.client.protocol.operations.group_state import (
     Lag,
     PartitionState,
 )
-from dledger.client.protocol.results import Appended, Committed, GroupOffsets, Range, Span
+from dledger.client.protocol.results import Appended, Committed, Delivery, GroupOffsets, Range, Span
 
 __all__ = [
     "Appended",
@@ -26,6 +26,7 @@ __all__ = [
     "Client",
     "CommitState",
     "Committed",
+    "Delivery",
     "EntryState",
     "GroupOffsets",
     "Lag",

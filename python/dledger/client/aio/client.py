@@ -20,7 +20,7 @@ from dledger.client.protocol.operations.offsets import range_end
 from dledger.client.protocol.operations.schemas import of_body
 from dledger.client.protocol.reading.reading import reader, records
 from dledger.client.protocol.reading.resuming import AsyncResuming, behind_body, behind_records
-from dledger.client.protocol.results import Appended, Committed
+from dledger.client.protocol.results import Appended, Committed, OnDelivery
 from dledger.client.protocol.session import ProducerSession
 from dledger.environment import REAL, Environment
 from dledger.errors import DLedgerError
@@ -103,11 +103,22 @@ class AsyncClient(Operations):
             self._holders.append(holder)
 
     async def producer(
-        self, topic: str, *, partition: int | None = None, name: str | None = None
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        name: str | None = None,
+        on_delivery: OnDelivery | None = None,
     ) -> AsyncProducer:
         """See `Client.producer`."""
         opened = await self._run(transactions.open_producer(self.core, topic, name))
-        return AsyncProducer(self.core, self._transport, opened=opened, partition=partition)
+        return AsyncProducer(
+            self.core,
+            self._transport,
+            opened=opened,
+            partition=partition,
+            on_delivery=on_delivery,
+        )
 
     async def transaction(
         self, writer_id: str, sequence: int, *, label: str = "", timeout_ms: int = 600_000

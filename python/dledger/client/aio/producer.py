@@ -14,7 +14,7 @@ from dledger.client.aio.pipeline import producer_pipeline
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.operations.transaction_requests import OpenedProducer
-from dledger.client.protocol.results import Appended
+from dledger.client.protocol.results import Appended, OnDelivery
 from dledger.client.protocol.writing.record_accumulator import CLOSED, Addition, RecordAccumulator
 from dledger.client.protocol.writing.record_future import RecordHandle, hand_on
 from dledger.errors import ConfigError, DLedgerError
@@ -32,10 +32,13 @@ class AsyncProducer:
         *,
         opened: OpenedProducer,
         partition: int | None,
+        on_delivery: OnDelivery | None,
     ) -> None:
         self.name = opened.name
         self._linger_s = core.config.linger_ms / 1000
-        self._accumulator = RecordAccumulator(core, opened.info, partition=partition)
+        self._accumulator = RecordAccumulator(
+            core, opened.info, partition=partition, on_delivery=on_delivery
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         pipeline = producer_pipeline(core, transport, opened)

@@ -31,7 +31,7 @@ from dledger.client.protocol.reading.reading import (
     records,
 )
 from dledger.client.protocol.reading.resuming import Resuming, behind_body, behind_records
-from dledger.client.protocol.results import Appended, Committed
+from dledger.client.protocol.results import Appended, Committed, OnDelivery
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages.client import FetchedBatch, TopicInfo
 from dledger.records.body.build import Headers, Times, Values, make_records
@@ -162,7 +162,12 @@ class Client(Operations):
             return transport.run(append(self.core, transport, topic, partition, batch))
 
     def producer(
-        self, topic: str, *, partition: int | None = None, name: str | None = None
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        name: str | None = None,
+        on_delivery: OnDelivery | None = None,
     ) -> Producer:
         """A pipelined, idempotent, ordered producer for one topic.
 
@@ -170,9 +175,17 @@ class Client(Operations):
             partition: where all records go; None: as `append` does.
             name: a name that stays: opening it again fences its former producer, so that a zombie
                 cannot write.
+            on_delivery: called with a `Delivery` for each batch that is answered, in the thread
+                that takes the answers: it must not wait. Its exceptions are logged.
         """
         opened = self._run(transactions.open_producer(self.core, topic, name))
-        return Producer(self.core, self._async_transport(), opened=opened, partition=partition)
+        return Producer(
+            self.core,
+            self._async_transport(),
+            opened=opened,
+            partition=partition,
+            on_delivery=on_delivery,
+        )
 
     def transaction(
         self, writer_id: str, sequence: int, *, label: str = "", timeout_ms: int = 600_000

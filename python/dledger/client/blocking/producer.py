@@ -17,7 +17,7 @@ from dledger.client.blocking.outflow import Flow
 from dledger.client.blocking.waiting import Answer, RecordFuture
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.operations.transaction_requests import OpenedProducer
-from dledger.client.protocol.results import Appended
+from dledger.client.protocol.results import Appended, OnDelivery
 from dledger.client.protocol.writing.record_accumulator import CLOSED, Addition, RecordAccumulator
 from dledger.errors import ConfigError
 from dledger.records.body.build import Headers, Times, Values
@@ -41,10 +41,13 @@ class Producer:
         *,
         opened: OpenedProducer,
         partition: int | None,
+        on_delivery: OnDelivery | None,
     ) -> None:
         self.name = opened.name
         self._linger_s = core.config.linger_ms / 1000
-        self._accumulator = RecordAccumulator(core, opened.info, partition=partition)
+        self._accumulator = RecordAccumulator(
+            core, opened.info, partition=partition, on_delivery=on_delivery
+        )
         self._lock = RLock()
         self._lingering = False
         self._closed = False

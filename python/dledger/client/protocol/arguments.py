@@ -137,6 +137,12 @@ def _told(name: str, take: Callable[[Any], int], value: Any) -> int:
         raise _mistake(name, wrong) from None
 
 
+def _callback(value: Any) -> Any:
+    if not callable(value):
+        raise WrongArgument("a function", value)
+    return value
+
+
 _OFFSETS: Final = _pairs(_whole, _whole, "a dict of partition -> offset")
 _TOPIC_OFFSETS: Final = _pairs(_text, _OFFSETS, "a dict of topic -> partition -> offset")
 _TIMES: Final = _pairs(_whole, _time, "a dict of partition -> time")
@@ -166,6 +172,7 @@ TAKEN: Final[Mapping[str, Take]] = {
         _text, _TIMES, "a dict of topic -> partition -> time"
     ),
     "Mapping[str, str]": _pairs(_text, _text, "a dict of text -> text"),
+    "OnDelivery": _callback,
     "bytes": _one_of(bytes, bytearray, memoryview, named="bytes"),
 }
 """By annotation, without its ``| None``."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from dledger.errors import DLedgerError
 from dledger.protocol.messages.hello import Ancestors
 
 Spans = dict[str, dict[int, tuple[int, int]]]
@@ -40,6 +41,23 @@ class Appended:
     partition: int
     start: int
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The outcome of one batch of a producer: its records have the offsets [start, end), or none,
+    both -1, where there is an ``error``."""
+
+    topic: str
+    partition: int
+    records: int
+    start: int = -1
+    end: int = -1
+    error: DLedgerError | None = None
+
+
+OnDelivery = Callable[[Delivery], object]
+"""Told of each batch of a producer."""
 
 
 class Promise(Protocol):

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from dledger.client.protocol.results import Appended, Promise
-from dledger.client.protocol.writing.in_flight_window import Item
+from dledger.client.protocol.writing.in_flight_window import Done, Item
 from dledger.client.protocol.writing.record_future import ValueBatch
 from dledger.errors import DLedgerError, OutcomeUnknown
 from dledger.records.body.sizer import OVERHEAD, coalesce, split_batch
@@ -89,7 +89,7 @@ class OutgoingBatch:
     is handed over."""
 
     items: Sequence[Item]
-    refused: Sequence[tuple[Batch, DLedgerError]] = ()
+    refused: Sequence[tuple[Done, DLedgerError]] = ()
     taken: bool = False
     size: int = field(init=False)
 
@@ -99,8 +99,8 @@ class OutgoingBatch:
     def refuse(self) -> None:
         """Fail the appends that cannot go out."""
         refused, self.refused = self.refused, ()
-        for batch, error in refused:
-            batch.answered(error)
+        for answered, error in refused:
+            answered(error)
 
 
 @dataclass(slots=True)

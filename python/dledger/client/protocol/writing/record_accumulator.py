@@ -3,8 +3,10 @@ clock, which labels records."""
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -12,7 +14,7 @@ import pyarrow as pa
 
 from dledger.client.protocol.appending import place_values
 from dledger.client.protocol.client_state import CODECS, ClientState
-from dledger.client.protocol.results import Promise
+from dledger.client.protocol.results import Delivery, OnDelivery, Promise
 from dledger.client.protocol.writing.batching import (
     Batch,
     OutgoingBatch,
@@ -31,6 +33,7 @@ from dledger.records.body.sizer import OVERHEAD, split_batch
 MAX_IN_FLIGHT = 2000
 """A node remembers the results of a producer's last 2048 batches of each partition; a repeat must
 be among them."""
+LOGGER = logging.getLogger(__name__)
 CLOSED = "the producer is closed; open another one"
 Addition: TypeAlias = Callable[[], int]
 """Takes records that were checked; gives the bytes that are ready to go out now."""
@@ -43,7 +46,14 @@ class RecordAccumulator:
         ready: the batches to go out, in order; the sender takes them from there.
     """
 
-    def __init__(self, core: ClientState, info: TopicInfo, *, partition: int | None) -> None:
+    def __init__(
+        self,
+        core: ClientState,
+        info: TopicInfo,
+        *,
+        partition: int | None,
+        on_delivery: OnDelivery | None,
+    ) -> None:
         config = core.config
         if not config.idempotent:
             raise ConfigError(
@@ -54,6 +64,7 @@ class RecordAccumulator:
         self._core = core
         self._info = info
         self._partition = partition
+        self._on_delivery = on_delivery
         self._turn = 0
         self._batch_bytes = min(config.batch_bytes, max_body(core))
         self._queues: dict[int, PartitionQueue] = {}
@@ -185,19 +196,39 @@ class RecordAccumulator:
 
     def _outgoing(self, batches: list[Batch], error: DLedgerError | None) -> OutgoingBatch:
         if error is not None:
-            return OutgoingBatch((), [(batch, error) for batch in batches])
+            return OutgoingBatch((), [(self._done(batch), error) for batch in batches])
         items: list[Item] = []
-        refused: list[tuple[Batch, DLedgerError]] = []
+        refused: list[tuple[Done, DLedgerError]] = []
         for batch in batches:
+            done = self._done(batch)
             try:
-                items.append(
-                    make_item(
-                        self._core, self._info, batch.partition, batch.records, batch.answered
-                    )
-                )
+                item = make_item(self._core, self._info, batch.partition, batch.records, done)
             except DLedgerError as why:
-                refused.append((batch, why))
+                refused.append((done, why))
+            else:
+                items.append(item)
         return OutgoingBatch(items, refused)
+
+    def _done(self, batch: Batch) -> Done:
+        """The callback for a batch's answer."""
+        if self._on_delivery is None:
+            return batch.answered
+        told = Delivery(self._info.name, batch.partition, batch.records.num_rows)
+        return partial(_deliver, self._on_delivery, told, batch.answered)
+
+
+def _deliver(
+    on_delivery: OnDelivery, told: Delivery, done: Done, result: int | DLedgerError
+) -> None:
+    done(result)
+    if isinstance(result, DLedgerError):
+        told = replace(told, error=result)
+    else:
+        told = replace(told, start=result, end=result + told.records)
+    try:
+        on_delivery(told)
+    except Exception:
+        LOGGER.exception("on_delivery of a producer failed")
 
 
 def max_body(core: ClientState) -> int:
