@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import select
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Coroutine, ItemsView
 from functools import partial
 from pathlib import Path
@@ -410,6 +412,23 @@ def test_client_and_reader_from_before_a_fork_go_on_in_both_processes(
     assert in_child(rest) == str([b"1", b"2", b"3", b"4", b"5"])
     assert rest() == [b"1", b"2", b"3", b"4", b"5"]
     assert group.values("t")[6:] == [b"from one of them"] * 2
+
+
+def test_child_closes_its_copies_of_the_connections_of_a_reader(client: Client) -> None:
+    client.append("t", [b"0", b"1"])
+    reader = client.read("t", 0, 0, 2, max_bytes=1)
+    next(reader)
+
+    def unclosed() -> list[str]:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", ResourceWarning)
+            client.topics()
+            assert not list(reader)
+            gc.collect()
+        return [str(one.message) for one in told]
+
+    assert in_child(unclosed) == "[]"
+    assert not list(reader)
 
 
 def test_child_calls_do_not_use_connections_of_reader_from_before_fork(

@@ -17,7 +17,9 @@ from dledger.errors import CorruptEntry
 from dledger.protocol.messages.entry import Entry, LogEnd, parse, stamp, stamp_all
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import RealDisk
+from dledger.storage.disk.file_names import file_name
 from dledger.storage.log.entry_writer import check_append
+from dledger.storage.log.index import UNIT_SIZE
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.term_index import TermTable, find_terms
 from dledger.storage.log.walker import Bad, Finish, Padding, Walker
@@ -390,3 +392,13 @@ def test_a_cut_between_the_view_and_the_exchanged_files_is_no_damage(kit, disk, 
     monkeypatch.setattr(store._reader, "_view", view_before_the_cut)
     assert store.read(Index(7), 1) == []
     assert not cuts
+
+
+def test_index_on_disk_names_no_entry_that_was_cut(kit, disk):
+    """Other programs read it, DLedger among them."""
+    store = kit.open(disk)
+    kit.fill(store, [50] * 8)
+    store.truncate(Index(2))
+    index = disk.content(kit.root / "index" / file_name(0))
+    assert any(index[2 * UNIT_SIZE : 3 * UNIT_SIZE])
+    assert not any(index[3 * UNIT_SIZE :])
