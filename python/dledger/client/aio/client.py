@@ -11,7 +11,7 @@ from dledger.client.aio.producer import AsyncProducer
 from dledger.client.aio.reading import fetch
 from dledger.client.aio.staging import AsyncStage, AsyncTransaction
 from dledger.client.aio.transport import AsyncTransport
-from dledger.client.protocol.appending import append
+from dledger.client.protocol.appending import Appendable, append, records_of
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
 from dledger.client.protocol.operations import transaction_requests as transactions
@@ -25,7 +25,7 @@ from dledger.client.protocol.session import ProducerSession
 from dledger.environment import REAL, Environment
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.client import FetchedBatch, TopicInfo
-from dledger.records.body.build import Headers, Times, Values, make_records
+from dledger.records.body.build import Headers, Times, Values
 
 
 class _Holder:
@@ -85,16 +85,19 @@ class AsyncClient(Operations):
         timestamps: Times | None = None,
     ) -> Appended:
         """See `Client.append`. Appends that overlap are in no order; for that, use `producer`."""
-        batch = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
-        return await self.append_batch(topic, partition, batch)
+        records = records_of(values, keys, headers, timestamps)
+        return await self._append(topic, partition, records)
 
     async def append_batch(
         self, topic: str, partition: int | None, batch: pa.RecordBatch
     ) -> Appended:
         """See `Client.append_batch`."""
+        return await self._append(topic, partition, batch)
+
+    async def _append(self, topic: str, partition: int | None, records: Appendable) -> Appended:
         holder = self._holders.pop() if self._holders else _Holder()
         try:
-            return await self._run(append(self.core, holder, topic, partition, batch))
+            return await self._run(append(self.core, holder, topic, partition, records))
         except BaseException as error:
             if not isinstance(error, DLedgerError):
                 holder.session = None  # its number may be taken or not

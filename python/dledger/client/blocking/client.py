@@ -15,7 +15,7 @@ from dledger.client.blocking.producer import Producer
 from dledger.client.blocking.reading import BlockingReader
 from dledger.client.blocking.staging import Stage, Transaction
 from dledger.client.blocking.transport import BlockingTransport
-from dledger.client.protocol.appending import append
+from dledger.client.protocol.appending import append, records_of
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
 from dledger.client.protocol.operations import transaction_requests as transactions
@@ -34,7 +34,7 @@ from dledger.client.protocol.reading.resuming import Resuming, behind_body, behi
 from dledger.client.protocol.results import Appended, Committed, OnDelivery
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages.client import FetchedBatch, TopicInfo
-from dledger.records.body.build import Headers, Times, Values, make_records
+from dledger.records.body.build import Headers, Times, Values
 
 
 @checked
@@ -151,9 +151,9 @@ class Client(Operations):
             TopicNotFound, RecordTooLarge, ConfigError, DiskFull, Unavailable: nothing was written.
             OutcomeUnknown: it may have been written.
         """
-        batch = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
+        records = records_of(values, keys, headers, timestamps)
         with self._transport() as transport:
-            return transport.run(append(self.core, transport, topic, partition, batch))
+            return transport.run(append(self.core, transport, topic, partition, records))
 
     def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> Appended:
         """Append a batch of ``value`` and any of ``key``, ``timestamp``, ``headers``; see

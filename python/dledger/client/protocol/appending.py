@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -29,8 +29,9 @@ from dledger.errors import (
     TopicNotFound,
 )
 from dledger.protocol.messages.client import AppendRequest, TopicInfo
-from dledger.records.body.build import Values, binary_column
-from dledger.records.body.header import BODY_HEADER_SIZE
+from dledger.records.body.build import Headers, Times, Values, binary_column, make_records
+from dledger.records.body.header import BODY_HEADER_SIZE, Codec
+from dledger.records.body.one_record import OneRecord, encode_record
 from dledger.records.body.records import encode_batch
 from dledger.records.columns.partitioner import partition_for, partitions_for, rows_by_code
 from dledger.types import Buffer
@@ -38,6 +39,10 @@ from dledger.types import Buffer
 UNNUMBERED: Final = ProducerSession(0, 0)
 """Of a client whose retries are not told from other appends."""
 APPEND = AppendRequest(timeout_ms=SERVER_MS)
+
+
+Appendable: TypeAlias = pa.RecordBatch | OneRecord
+"""Records that go out as one entry."""
 
 
 class SessionHolder(Protocol):
@@ -51,7 +56,7 @@ def append(
     holder: SessionHolder,
     name: str,
     partition: int | None,
-    batch: pa.RecordBatch,
+    batch: Appendable,
 ) -> Operation[Appended]:
     """Append one batch as one entry.
 
@@ -68,16 +73,7 @@ def append(
                 session = holder.session = yield from transactions.init_producer(core)
                 sessions += 1
             sequence = session.next.get((info.topic_id, at), 0)
-            header, payload = encode_batch(
-                batch,
-                topic_id=info.topic_id,
-                partition=at,
-                producer_id=session.producer_id,
-                epoch=session.epoch,
-                sequence=sequence,
-                codec=CODECS[core.config.compression],
-                now_us=core.environment.wall_us(),
-            )
+            header, payload = encode(core, batch, info.topic_id, at, session, sequence)
             limit, size = core.routes.max_body_bytes, BODY_HEADER_SIZE + len(payload)
             if limit and size > limit:  # the leader would refuse it
                 raise too_large(name, batch.num_rows, size, limit)
@@ -105,6 +101,49 @@ def append(
             return Appended(name, at, base_offset, base_offset + batch.num_rows)
 
 
+def records_of(
+    values: Values, keys: Values | None, headers: Headers | None, timestamps: Times | None
+) -> Appendable:
+    """Records as callers give them; one that is value and key alone stays as it is.
+
+    Raises:
+        ConfigError: lengths differ, or a value is of a type that is no bytes.
+    """
+    if (
+        isinstance(values, bytes)
+        and (keys is None or isinstance(keys, bytes))
+        and headers is None
+        and timestamps is None
+    ):
+        return OneRecord(values, keys)
+    return make_records(values, keys=keys, headers=headers, timestamps=timestamps)
+
+
+def encode(
+    core: ClientState,
+    batch: Appendable,
+    topic_id: int,
+    partition: int,
+    session: ProducerSession,
+    sequence: int,
+) -> tuple[bytes, Buffer]:
+    """Header and payload of a body."""
+    numbers = {
+        "topic_id": topic_id,
+        "partition": partition,
+        "producer_id": session.producer_id,
+        "epoch": session.epoch,
+        "sequence": sequence,
+        "now_us": core.environment.wall_us(),
+    }
+    codec = CODECS[core.config.compression]
+    if isinstance(batch, OneRecord):
+        if codec is Codec.NONE:
+            return encode_record(batch, **numbers)
+        batch = make_records(batch.value, keys=batch.key)
+    return encode_batch(batch, codec=codec, staged=False, **numbers)
+
+
 def send(core: ClientState, name: str, header: bytes, payload: Buffer) -> Operation[int]:
     """Ask for one append; the first record's offset."""
     terms = CallPolicy(
@@ -130,7 +169,7 @@ def too_large(name: str, records: int, size: int, limit: int) -> RecordTooLarge:
     )
 
 
-def place(core: ClientState, info: TopicInfo, partition: int | None, batch: pa.RecordBatch) -> int:
+def place(core: ClientState, info: TopicInfo, partition: int | None, batch: Appendable) -> int:
     """The partition that a batch goes to: the named one, that of its one key, or the next in turn.
 
     Raises:
@@ -144,7 +183,12 @@ def place(core: ClientState, info: TopicInfo, partition: int | None, batch: pa.R
         return partition
     if info.partitions == 1:
         return 0
-    spread = partitions_of(batch, info.partitions)
+    if isinstance(batch, OneRecord):
+        if batch.key is not None:
+            return partition_for(batch.key, info.partitions)
+        spread = None
+    else:
+        spread = partitions_of(batch, info.partitions)
     if spread is None:
         core.turn += 1
         return core.turn % info.partitions

@@ -1,0 +1,50 @@
+"""The body of a record that is appended by itself: what Arrow would have made of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger.records.body import one_record
+from dledger.records.body.build import make_records
+from dledger.records.body.one_record import LENGTHS, OneRecord, encode_record
+from dledger.records.body.records import decode_batch, encode_batch
+
+NUMBERS = {"topic_id": 7, "partition": 3, "producer_id": 9, "epoch": 2, "sequence": 5, "now_us": 11}
+SIZES = (0, 1, 2, 7, 8, 9, 63, 64, 65, 255, 256, 1000, 65535, 65536)
+
+
+def by_arrow(value: bytes, key: bytes | None) -> tuple[bytes, bytes]:
+    header, payload = encode_batch(make_records(value, keys=key), **NUMBERS)  # type: ignore[arg-type]
+    return header, bytes(payload)
+
+
+@given(value=st.binary(max_size=300), key=st.none() | st.binary(max_size=40))
+def test_body_of_one_record_is_byte_for_byte_that_of_a_batch(
+    value: bytes, key: bytes | None
+) -> None:
+    for given_value in (value, bytes(len(value)), b"\xff" * len(value)):
+        record = OneRecord(given_value, key)
+        assert encode_record(record, **NUMBERS) == by_arrow(given_value, key)
+
+
+@pytest.mark.parametrize("key", [None, b"", b"k", b"a key of some length"], ids=repr)
+@pytest.mark.parametrize("size", SIZES)
+def test_body_of_one_record_is_that_of_a_batch_at_each_padding(
+    size: int, key: bytes | None
+) -> None:
+    for fill in (b"\x00", b"\xff", b"v"):
+        assert encode_record(OneRecord(fill * size, key), **NUMBERS) == by_arrow(fill * size, key)
+
+
+def test_record_without_a_key_is_told_from_one_with_an_empty_key() -> None:
+    bodies = [b"".join(encode_record(OneRecord(b"v", key), **NUMBERS)) for key in (None, b"")]
+    keys = [decode_batch(body)[1].column("key").to_pylist() for body in bodies]
+    assert keys == [[None], [b""]]
+
+
+def test_lengths_that_are_kept_have_a_limit() -> None:
+    for size in range(2 * LENGTHS):
+        encode_record(OneRecord(bytes(size), None), **NUMBERS)
+        assert len(one_record._frames) <= LENGTHS
