@@ -117,9 +117,10 @@ class Running:
         eventually(text, lambda: self.alive() and text in self.log.read_text(errors="replace"))
 
     def alive(self) -> bool:
-        """True; an AssertionError with what it said when it has ended."""
-        said = self.log.read_text(errors="replace")[-3000:]
-        assert self.process.poll() is None, f"ended with {self.process.returncode}: {said}"
+        """True. Raises ChildProcessError, with its last words, when it has ended."""
+        if self.process.poll() is not None:
+            said = self.log.read_text(errors="replace")[-3000:]
+            raise ChildProcessError(f"ended with {self.process.returncode}: {said}")
         return True
 
     def stop(self) -> None:
