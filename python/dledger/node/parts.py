@@ -23,7 +23,6 @@ from dledger.node.proposals.applier import Applier
 from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.node.repair.repairs import Repairs
 from dledger.node.repair.scrub import Scrubber
-from dledger.node.rocketmq.dledger_commit_log import application_of
 from dledger.node.rocketmq.foreign_entries import apply_foreign
 from dledger.node.snapshot.checkpointer import Checkpointer
 from dledger.node.snapshot.snapshots import Snapshots
@@ -49,12 +48,19 @@ class NodeParts:
         self._make_maintenance(context)
         context.status.add(self._status)
 
+    def _application(self, context: NodeContext) -> Application:
+        """The purpose of the group's log."""
+        if context.group.commit_log == "topics":
+            return Application()
+        # only here: without these modules a node of a group of topics starts sooner
+        from dledger.node.rocketmq.dledger_commit_log import DLedgerCommitLog
+
+        return DLedgerCommitLog(context, self.proposals, linearizable=self.linearizable)
+
     def _make_handlers(self, context: NodeContext) -> None:
         self.linearizable = LinearizableReads(context)
         self.polls = LongPolls(context.catalog.partitions, context.events.applied)
-        self.application: Application = application_of(
-            context, self.proposals, linearizable=self.linearizable
-        )
+        self.application = self._application(context)
         self.reads = Reads(context, self.polls)
         self.metadata = MetadataHandler(context, self.linearizable)
         handlers = RequestHandlers(

@@ -89,12 +89,3 @@ class DLedgerCommitLog(Application):
     def _status(self) -> dict[str, Any]:
         queues = self._catalog.queues.next
         return {"pending_puts": self.puts.waiting, "message_queues": len(queues)}
-
-
-def application_of(
-    context: NodeContext, proposals: ProposalQueue, *, linearizable: LinearizableReads
-) -> Application:
-    """The purpose of a group's log."""
-    if context.group.commit_log == "topics":
-        return Application()
-    return DLedgerCommitLog(context, proposals, linearizable=linearizable)
