@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dledger.records.body import one_record
 from dledger.records.body.build import make_records
+from dledger.records.body.header import Codec
 from dledger.records.body.one_record import LENGTHS, OneRecord, encode_record
 from dledger.records.body.records import decode_batch, encode_batch
 
@@ -48,3 +49,10 @@ def test_lengths_that_are_kept_have_a_limit() -> None:
     for size in range(2 * LENGTHS):
         encode_record(OneRecord(bytes(size), None), **NUMBERS)
         assert len(one_record._frames) <= LENGTHS
+
+
+def test_compressed_record_is_compressed_as_a_batch_is() -> None:
+    value = b"x" * 10_000
+    header, payload = encode_record(OneRecord(value, None), codec=Codec.LZ4, **NUMBERS)
+    assert len(payload) < 1000
+    assert decode_batch(header + payload)[1].column("value").to_pylist() == [value]

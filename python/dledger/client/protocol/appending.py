@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ from dledger.errors import (
 )
 from dledger.protocol.messages.client import AppendRequest, TopicInfo
 from dledger.records.body.build import Headers, Times, Values, binary_column, make_records
-from dledger.records.body.header import BODY_HEADER_SIZE, Codec
+from dledger.records.body.header import BODY_HEADER_SIZE
 from dledger.records.body.one_record import OneRecord, encode_record
 from dledger.records.body.records import encode_batch
 from dledger.records.columns.partitioner import partition_for, partitions_for, rows_by_code
@@ -43,6 +44,8 @@ APPEND = AppendRequest(timeout_ms=SERVER_MS)
 
 Appendable: TypeAlias = pa.RecordBatch | OneRecord
 """Records that go out as one entry."""
+Encoder: TypeAlias = Callable[..., tuple[bytes, Buffer]]
+"""Gives header and payload of a body."""
 
 
 class SessionHolder(Protocol):
@@ -64,6 +67,7 @@ def append(
     starts a new one and does not wait for a number that may never come.
     """
     info = core.seen_topic(name, partition) or (yield from topics.topic(core, name))
+    encode: Encoder = encode_record if isinstance(batch, OneRecord) else encode_batch
     sessions = 0
     while True:
         at = place(core, info, partition, batch)
@@ -73,7 +77,16 @@ def append(
                 session = holder.session = yield from transactions.init_producer(core)
                 sessions += 1
             sequence = session.next.get((info.topic_id, at), 0)
-            header, payload = encode(core, batch, info.topic_id, at, session, sequence)
+            header, payload = encode(
+                batch,
+                topic_id=info.topic_id,
+                partition=at,
+                producer_id=session.producer_id,
+                epoch=session.epoch,
+                sequence=sequence,
+                codec=CODECS[core.config.compression],
+                now_us=core.environment.wall_us(),
+            )
             limit, size = core.routes.max_body_bytes, BODY_HEADER_SIZE + len(payload)
             if limit and size > limit:  # the leader would refuse it
                 raise too_large(name, batch.num_rows, size, limit)
@@ -117,31 +130,6 @@ def records_of(
     ):
         return OneRecord(values, keys)
     return make_records(values, keys=keys, headers=headers, timestamps=timestamps)
-
-
-def encode(
-    core: ClientState,
-    batch: Appendable,
-    topic_id: int,
-    partition: int,
-    session: ProducerSession,
-    sequence: int,
-) -> tuple[bytes, Buffer]:
-    """Header and payload of a body."""
-    numbers = {
-        "topic_id": topic_id,
-        "partition": partition,
-        "producer_id": session.producer_id,
-        "epoch": session.epoch,
-        "sequence": sequence,
-        "now_us": core.environment.wall_us(),
-    }
-    codec = CODECS[core.config.compression]
-    if isinstance(batch, OneRecord):
-        if codec is Codec.NONE:
-            return encode_record(batch, **numbers)
-        batch = make_records(batch.value, keys=batch.key)
-    return encode_batch(batch, codec=codec, staged=False, **numbers)
 
 
 def send(core: ClientState, name: str, header: bytes, payload: Buffer) -> Operation[int]:

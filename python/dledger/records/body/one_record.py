@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from dledger.records.body.build import make_records
-from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
+from dledger.records.body.header import BodyHeader, BodyKind, Codec, Flag, encode_header
 from dledger.records.body.records import encode_batch
+from dledger.types import Buffer
 
 LENGTHS: Final = 1024
 """Pairs of lengths whose other bytes are kept, some 250 each."""
@@ -27,11 +28,8 @@ class OneRecord(NamedTuple):
 
     value: bytes
     key: bytes | None
-
-    @property
-    def num_rows(self) -> int:
-        """As that of a record batch."""
-        return 1
+    num_rows: int = 1
+    """As that of a record batch."""
 
 
 def encode_record(
@@ -42,10 +40,22 @@ def encode_record(
     producer_id: int = 0,
     epoch: int = 0,
     sequence: int = 0,
+    codec: Codec = Codec.NONE,
     now_us: int,
-) -> tuple[bytes, bytes]:
+) -> tuple[bytes, Buffer]:
     """Header and payload of the record's body, byte for byte as `encode_batch` gives them."""
-    value, key = record
+    value, key = record.value, record.key
+    if codec is not Codec.NONE:
+        return encode_batch(
+            make_records(value, keys=key),
+            topic_id=topic_id,
+            partition=partition,
+            producer_id=producer_id,
+            epoch=epoch,
+            sequence=sequence,
+            codec=codec,
+            now_us=now_us,
+        )
     place = len(value), -1 if key is None else len(key)
     if (frame := _frames.get(place)) is None:
         frame = _learn(value, key)
