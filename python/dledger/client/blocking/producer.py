@@ -131,8 +131,7 @@ class Producer:
             if self._closed:
                 raise ConfigError(CLOSED)
             batch, number, size = accumulator.add_value(at, value, key)
-            if not self._lingering:
-                self._linger()
+            self._linger()
         if size:
             self._flow.wake(size)
         return RecordFuture(batch, number)
@@ -167,11 +166,11 @@ class Producer:
         """See to it that waiting records go out in time."""
         if not self._lingering and not self._accumulator.empty:
             self._flow.background.loop.call_soon_threadsafe(self._start_lingering)
+            # only now: an interrupt before it costs a second timer, which finds no record
+            self._lingering = True
 
     def _start_lingering(self) -> None:
-        if not self._lingering:
-            self._lingering = True
-            self._flow.background.loop.call_later(self._linger_s, self._lingered)
+        self._flow.background.loop.call_later(self._linger_s, self._lingered)
 
     def _lingered(self) -> None:
         if not self._lock.acquire(blocking=False):  # the loop waits for no thread of an append
