@@ -36,7 +36,7 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.records.body.build import make_records
-from dledger.records.body.header import decode_header
+from dledger.records.body.header import Codec, decode_header
 from dledger.records.columns.partitioner import murmur2_of
 
 
@@ -491,3 +491,11 @@ def test_a_new_client_asks_for_its_topic_at_once_and_goes_on_to_the_leader(
         if isinstance(message, MetadataRequest)
     ]
     assert asked == [(node_id, ("t",)), *([] if leads else [(group.leader, ("t",))])]
+
+
+@pytest.mark.parametrize("given", [b"x" * 10_000, [b"x" * 10_000]], ids=["value", "list"])
+def test_append_is_compressed_as_the_client_is_told(group: Any, connect: Any, given: Any) -> None:
+    connect(compression="lz4").append("t", given)
+    assert group.values("t") == [b"x" * 10_000]
+    heads = [decode_header(head) for _, m, head in group.seen if isinstance(m, AppendRequest)]
+    assert [head.codec for head in heads] == [Codec.LZ4]

@@ -85,7 +85,7 @@ class AsyncClient(Operations):
         timestamps: Times | None = None,
     ) -> Appended:
         """See `Client.append`. Appends that overlap are in no order; for that, use `producer`."""
-        records = records_of(values, keys, headers, timestamps)
+        records = records_of(self.core, values, keys=keys, headers=headers, timestamps=timestamps)
         return await self._append(topic, partition, records)
 
     async def append_batch(

@@ -151,7 +151,7 @@ class Client(Operations):
             TopicNotFound, RecordTooLarge, ConfigError, DiskFull, Unavailable: nothing was written.
             OutcomeUnknown: it may have been written.
         """
-        records = records_of(values, keys, headers, timestamps)
+        records = records_of(self.core, values, keys=keys, headers=headers, timestamps=timestamps)
         with self._transport() as transport:
             return transport.run(append(self.core, transport, topic, partition, records))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ from dledger.errors import (
 )
 from dledger.protocol.messages.client import AppendRequest, TopicInfo
 from dledger.records.body.build import Headers, Times, Values, binary_column, make_records
-from dledger.records.body.header import BODY_HEADER_SIZE
+from dledger.records.body.header import BODY_HEADER_SIZE, Codec
 from dledger.records.body.one_record import OneRecord, encode_record
 from dledger.records.body.records import encode_batch
 from dledger.records.columns.partitioner import partition_for, partitions_for, rows_by_code
@@ -67,7 +68,9 @@ def append(
     starts a new one and does not wait for a number that may never come.
     """
     info = core.seen_topic(name, partition) or (yield from topics.topic(core, name))
-    encode: Encoder = encode_record if isinstance(batch, OneRecord) else encode_batch
+    encode: Encoder = encode_record
+    if not isinstance(batch, OneRecord):
+        encode = partial(encode_batch, codec=CODECS[core.config.compression])
     sessions = 0
     while True:
         at = place(core, info, partition, batch)
@@ -84,7 +87,6 @@ def append(
                 producer_id=session.producer_id,
                 epoch=session.epoch,
                 sequence=sequence,
-                codec=CODECS[core.config.compression],
                 now_us=core.environment.wall_us(),
             )
             limit, size = core.routes.max_body_bytes, BODY_HEADER_SIZE + len(payload)
@@ -115,9 +117,15 @@ def append(
 
 
 def records_of(
-    values: Values, keys: Values | None, headers: Headers | None, timestamps: Times | None
+    core: ClientState,
+    values: Values,
+    *,
+    keys: Values | None,
+    headers: Headers | None,
+    timestamps: Times | None,
 ) -> Appendable:
-    """Records as callers give them; one that is value and key alone stays as it is.
+    """Records as callers give them; one that is value and key alone, and not compressed, stays as
+    it is.
 
     Raises:
         ConfigError: lengths differ, or a value is of a type that is no bytes.
@@ -127,6 +135,7 @@ def records_of(
         and (keys is None or isinstance(keys, bytes))
         and headers is None
         and timestamps is None
+        and CODECS[core.config.compression] is Codec.NONE
     ):
         return OneRecord(values, keys)
     return make_records(values, keys=keys, headers=headers, timestamps=timestamps)

@@ -6,9 +6,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from dledger.records.body.build import make_records
-from dledger.records.body.header import BodyHeader, BodyKind, Codec, Flag, encode_header
+from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
 from dledger.records.body.records import encode_batch
-from dledger.types import Buffer
 
 LENGTHS: Final = 1024
 """Pairs of lengths whose other bytes are kept, some 250 each."""
@@ -40,26 +39,17 @@ def encode_record(
     producer_id: int = 0,
     epoch: int = 0,
     sequence: int = 0,
-    codec: Codec = Codec.NONE,
     now_us: int,
-) -> tuple[bytes, Buffer]:
+) -> tuple[bytes, bytes]:
     """Header and payload of the record's body, byte for byte as `encode_batch` gives them."""
     value, key = record.value, record.key
-    if codec is not Codec.NONE:
-        return encode_batch(
-            make_records(value, keys=key),
-            topic_id=topic_id,
-            partition=partition,
-            producer_id=producer_id,
-            epoch=epoch,
-            sequence=sequence,
-            codec=codec,
-            now_us=now_us,
-        )
     place = len(value), -1 if key is None else len(key)
-    if (frame := _frames.get(place)) is None:
-        frame = _learn(value, key)
-    before, between, behind = frame
+    frame = _frames.get(place) or _learn(*place)
+    if frame is None:
+        payload = _by_arrow(value, key)
+    else:
+        before, between, behind = frame
+        payload = b"".join((before, key or b"", between, value, behind))
     header = BodyHeader(
         BodyKind.DATA,
         topic_id,
@@ -72,23 +62,29 @@ def encode_record(
         sequence=sequence,
         flags=_PLAIN if key is None else _KEYED,
     )
-    return encode_header(header), b"".join((before, key or b"", between, value, behind))
+    return encode_header(header), payload
 
 
-def _learn(value: bytes, key: bytes | None) -> Frame:
-    """The other bytes of a payload, by Arrow's own. It has the key's bytes, the value's offsets and
-    the value's bytes at its end, the bytes of each padded to a multiple of eight."""
-    made = encode_batch(make_records(value, keys=key), topic_id=0, partition=0, now_us=0)
-    payload = bytes(made[1])
-    value_at = len(payload) - _padded(len(value))
-    key_at = 0 if key is None else value_at - _OFFSETS - _padded(len(key))
-    key_end, value_end = key_at + len(key or b""), value_at + len(value)
-    assert payload[key_at:key_end] == (key or b""), "Arrow pads buffers to eight bytes"
-    assert payload[value_at:value_end] == value, "Arrow pads buffers to eight bytes"
-    frame = payload[:key_at], payload[key_end:value_at], payload[value_end:]
+def _by_arrow(value: bytes, key: bytes | None) -> bytes:
+    records = make_records(value, keys=key)
+    return bytes(encode_batch(records, topic_id=0, partition=0, now_us=0)[1])
+
+
+def _learn(value_size: int, key_size: int) -> Frame | None:
+    """Keep the other bytes of payloads with such lengths, by one of Arrow's whose value and key are
+    of bytes that padding never has. It has the key's bytes, the value's offsets and the value's
+    bytes at its end, the bytes of each padded to a multiple of eight; None where it has not."""
+    value, key = b"\xff" * value_size, b"\xff" * max(key_size, 0)
+    payload = _by_arrow(value, None if key_size < 0 else key)
+    value_at = len(payload) - _padded(value_size)
+    key_at = 0 if key_size < 0 else value_at - _OFFSETS - _padded(key_size)
+    key_end, value_end = key_at + len(key), value_at + value_size
+    if (payload[key_at:key_end], payload[value_at:value_end]) != (key, value):
+        return None
     if len(_frames) >= LENGTHS:
         _frames.clear()
-    _frames[len(value), -1 if key is None else len(key)] = frame
+    frame = payload[:key_at], payload[key_end:value_at], payload[value_end:]
+    _frames[value_size, key_size] = frame
     return frame
 
 
