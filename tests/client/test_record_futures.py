@@ -181,4 +181,4 @@ def test_each_batch_is_reported_once_with_its_range_or_error(
     ]
     assert [type(one.error) for one in told] == [type(None), CorruptEntry, type(None)]
     assert {(one.topic, one.partition) for one in told} == {("t", 0)}
-    assert "on_delivery of a producer failed" in caplog.text
+    assert "a callback of a producer failed" in caplog.text

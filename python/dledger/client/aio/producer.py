@@ -185,7 +185,7 @@ class AsyncRecordFuture(RecordHandle):
     def __await__(self) -> Generator[Any, None, Appended]:
         if not self.done():
             yield from self.future()
-        return self.known_result()
+        return self._known_result()
 
     def result(self) -> Appended:
         """The place.
@@ -195,12 +195,12 @@ class AsyncRecordFuture(RecordHandle):
             asyncio.InvalidStateError: the outcome is not known yet.
         """
         self._check()
-        return self.known_result()
+        return self._known_result()
 
     def exception(self) -> DLedgerError | None:
         """The error of the append, or None; raises as `result` where that is not known yet."""
         self._check()
-        return self.known_exception()
+        return self._known_exception()
 
     def _check(self) -> None:
         if not self.done():

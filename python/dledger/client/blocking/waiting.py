@@ -66,14 +66,12 @@ class Answer(Future[T], Generic[T]):
 
     def result(self, timeout: float | None = None) -> T:
         """As `concurrent.futures.Future.result`."""
-        if not self.done():
-            wait_for(self.add_done_callback, timeout)
+        wait_for(self, timeout)
         return super().result(0)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """As `concurrent.futures.Future.exception`."""
-        if not self.done():
-            wait_for(self.add_done_callback, timeout)
+        wait_for(self, timeout)
         return super().exception(0)
 
 
@@ -94,15 +92,13 @@ class RecordFuture(RecordHandle):
             TimeoutError: the outcome is not known yet.
             ForkedClient: it is that of the process from which this one was forked.
         """
-        if not self.done():
-            wait_for(self.add_done_callback, timeout)
-        return self.known_result()
+        wait_for(self, timeout)
+        return self._known_result()
 
     def exception(self, timeout: float | None = None) -> DLedgerError | None:
         """The error of the append, or None; waits and raises as `result`."""
-        if not self.done():
-            wait_for(self.add_done_callback, timeout)
-        return self.known_exception()
+        wait_for(self, timeout)
+        return self._known_exception()
 
     def future(self) -> Future[Appended]:
         """The same as a `concurrent.futures.Future`."""
@@ -111,11 +107,12 @@ class RecordFuture(RecordHandle):
         return answer
 
 
-def wait_for(when_done: Callable[[Callable[[Any], None]], object], timeout: float | None) -> None:
-    """Return when ``when_done`` has called what it is given. Raises `TimeoutError` after
-    ``timeout`` seconds."""
+def wait_for(future: Answer[Any] | RecordFuture, timeout: float | None) -> None:
+    """Return when it is done. Raises `TimeoutError` after ``timeout`` seconds."""
+    if future.done():
+        return
     gate = allocate_lock()
     gate.acquire()
-    when_done(lambda _: gate.release())
+    future.add_done_callback(lambda _: gate.release())
     if not gate.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
         raise TimeoutError

@@ -3,7 +3,6 @@ clock, which labels records."""
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +21,7 @@ from dledger.client.protocol.writing.batching import (
     Pending,
 )
 from dledger.client.protocol.writing.in_flight_window import Done, Item
-from dledger.client.protocol.writing.record_future import ValueBatch
+from dledger.client.protocol.writing.record_future import ValueBatch, call_program
 from dledger.config import MIB
 from dledger.errors import ConfigError, DLedgerError, RecordTooLarge
 from dledger.protocol.messages.client import TopicInfo
@@ -33,7 +32,6 @@ from dledger.records.body.sizer import OVERHEAD, split_batch
 MAX_IN_FLIGHT = 2000
 """A node remembers the results of a producer's last 2048 batches of each partition; a repeat must
 be among them."""
-LOGGER = logging.getLogger(__name__)
 CLOSED = "the producer is closed; open another one"
 Addition: TypeAlias = Callable[[], int]
 """Takes records that were checked; gives the bytes that are ready to go out now."""
@@ -213,7 +211,8 @@ class RecordAccumulator:
         """The callback for a batch's answer."""
         if self._on_delivery is None:
             return batch.answered
-        told = Delivery(self._info.name, batch.partition, batch.records.num_rows)
+        records = sum(count for *_, count in batch.parts)
+        told = Delivery(self._info.name, batch.partition, records)
         return partial(_deliver, self._on_delivery, told, batch.answered)
 
 
@@ -225,10 +224,7 @@ def _deliver(
         told = replace(told, error=result)
     else:
         told = replace(told, start=result, end=result + told.records)
-    try:
-        on_delivery(told)
-    except Exception:
-        LOGGER.exception("on_delivery of a producer failed")
+    call_program(on_delivery, told)
 
 
 def max_body(core: ClientState) -> int:

@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from dledger.client.protocol.results import Appended, Promise
 from dledger.errors import DLedgerError
 from dledger.records.body.build import make_records
 
+T = TypeVar("T")
 LOGGER: Final = logging.getLogger(__name__)
 
 
@@ -125,20 +126,14 @@ class RecordHandle:
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
         """Call ``callback`` with this once the outcome is known: now, or in the thread of the
         answer. Its exceptions are logged."""
-        self._batch.when_done(partial(self._called, callback))
+        self._batch.when_done(partial(call_program, callback, self))
 
-    def _called(self, callback: Callable[[Self], object]) -> None:
-        try:
-            callback(self)
-        except Exception:
-            LOGGER.exception("a callback of an append failed")
-
-    def known_exception(self) -> DLedgerError | None:
+    def _known_exception(self) -> DLedgerError | None:
         """Why it is not stored, once the outcome is known; None: it is stored."""
         found = self._batch.outcome(self._at)
         return found if isinstance(found, DLedgerError) else None
 
-    def known_result(self) -> Appended:
+    def _known_result(self) -> Appended:
         """Its place, once the outcome is known. Raises the error instead."""
         found = self._batch.outcome(self._at)
         if isinstance(found, DLedgerError):
@@ -146,10 +141,18 @@ class RecordHandle:
         return found
 
 
+def call_program(callback: Callable[[T], object], argument: T) -> None:
+    """Call a function of the program; its exceptions are logged."""
+    try:
+        callback(argument)
+    except Exception:
+        LOGGER.exception("a callback of a producer failed")
+
+
 def hand_on(future: Promise, record: RecordHandle) -> None:
     """Give a future the outcome of a record, which is known."""
-    error = record.known_exception()
+    error = record._known_exception()
     if error is not None:
         future.set_exception(error)
     else:
-        future.set_result(record.known_result())
+        future.set_result(record._known_result())
