@@ -12,11 +12,13 @@ import pytest
 
 from dledger.client import Client, Delivery, RecordFuture
 from dledger.client.protocol.results import Appended
+from dledger.client.protocol.writing import record_accumulator
 from dledger.client.protocol.writing.batching import PartitionQueue
-from dledger.errors import CorruptEntry, ProducerFenced
+from dledger.errors import CorruptEntry, ProducerFenced, RecordTooLarge
 from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.messages.codes import Code
 from dledger.records.body.build import make_records
+from dledger.records.body.sizer import OVERHEAD
 
 
 def numbered(count: int) -> list[bytes]:
@@ -182,3 +184,15 @@ def test_each_batch_is_reported_once_with_its_range_or_error(
     assert [type(one.error) for one in told] == [type(None), CorruptEntry, type(None)]
     assert {(one.topic, one.partition) for one in told} == {("t", 0)}
     assert "a callback of a producer failed" in caplog.text
+
+
+def test_report_of_a_refused_batch_counts_all_its_records(
+    monkeypatch: pytest.MonkeyPatch, connect_either: Any
+) -> None:
+    told: list[Delivery] = []
+    with connect_either(linger_ms=60_000).producer("t", on_delivery=told.append) as producer:
+        producer.append(b"x" * 200)
+        producer.append(b"y" * 200, keys=b"k")
+        monkeypatch.setattr(record_accumulator, "max_body", lambda core: OVERHEAD + 100)
+    [one] = told
+    assert (one.records, one.start, type(one.error)) == (2, -1, RecordTooLarge)
