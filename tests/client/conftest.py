@@ -406,6 +406,11 @@ def connect(group: FakeGroup, fast: dict[str, Any]) -> Iterator[Callable[..., Cl
         yield made
 
 
+def numbered(count: int) -> list[bytes]:
+    """Values that no two records share."""
+    return [str(n).encode() for n in range(count)]
+
+
 @pytest.fixture
 def gate(group: Any) -> Iterator[threading.Event]:
     """The group answers no append before it is set."""

@@ -13,15 +13,12 @@ import pytest
 from dledger.client import Appended, AsyncClient, Client
 from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.messages.codes import Code
+from tests.client.conftest import numbered
 
 
 @pytest.fixture
 def client(connect_async: Any) -> contextlib.AbstractAsyncContextManager[AsyncClient]:
     return connect_async()
-
-
-def numbered(count: int) -> list[bytes]:
-    return [str(n).encode() for n in range(count)]
 
 
 def test_both_clients_have_the_same_names_and_parameters() -> None:

@@ -32,10 +32,7 @@ from dledger.protocol.messages.client import AppendRequest, ExecuteRequest
 from dledger.protocol.messages.codes import Code
 from dledger.records.body.build import make_records
 from dledger.records.body.header import decode_header
-
-
-def numbered(count: int) -> list[bytes]:
-    return [str(n).encode() for n in range(count)]
+from tests.client.conftest import numbered
 
 
 def test_producer_appends_in_order_and_answers_each_append(group: Any, connect_either: Any) -> None:

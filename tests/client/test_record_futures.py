@@ -19,10 +19,7 @@ from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.messages.codes import Code
 from dledger.records.body.build import make_records
 from dledger.records.body.sizer import OVERHEAD
-
-
-def numbered(count: int) -> list[bytes]:
-    return [str(n).encode() for n in range(count)]
+from tests.client.conftest import numbered
 
 
 def test_handle_may_be_asked_again_after_the_end_and_by_other_threads(
@@ -127,11 +124,9 @@ def test_part_of_a_cut_batch_that_failed_fails_its_own_records_alone() -> None:
     for batch in rest:
         batch.answered(fenced)
     first.answered(7)
-    outcomes = [values.outcome(at) for at in range(4)]
-    count = len(first.records)
-    assert outcomes == [Appended("t", 0, 7 + at, 8 + at) for at in range(count)] + [fenced] * (
-        4 - count
-    )
+    stored = [Appended("t", 0, 7 + at, 8 + at) for at in range(len(first.records))]
+    expected = [*stored, *[fenced] * (4 - len(stored))]
+    assert [values.outcome(at) for at in range(4)] == expected
 
 
 def test_values_on_their_way_are_kept_once(gate: threading.Event, connect: Any) -> None:
