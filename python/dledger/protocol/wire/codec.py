@@ -50,13 +50,22 @@ Message = (
     ClientRequest | ClientResponse | PeerMessage | RepairMessage | InstallMessage | BrokerRequest
 )
 
-_TABLES: Final = {
-    kind: OpenTable(message, FIRST_FIELDS[message])
-    if message in FIRST_FIELDS
-    else FieldTable(message)
-    for kind, message in MESSAGES.items()
-}
-_BY_TYPE: Final = {message: (kind, _TABLES[kind]) for message, kind in KINDS.items()}
+
+class _Tables(dict[int, FieldTable]):
+    """The tables of messages by number, each made with the first message of its kind: making all
+    of them would cost every process a tenth of its start."""
+
+    def __missing__(self, kind: int) -> FieldTable:
+        message = MESSAGES[kind]
+        table = (
+            OpenTable(message, FIRST_FIELDS[message])
+            if message in FIRST_FIELDS
+            else FieldTable(message)
+        )
+        return self.setdefault(kind, table)
+
+
+_TABLES: Final = _Tables()
 _WITH_ENTRIES: Final = {KINDS[PushEntryRequest], KINDS[RepairResponse]}
 _WITH_BYTES: Final = {
     KINDS[message]
@@ -79,8 +88,8 @@ def encode(message: Message, request_id: int = 0, payload: Sequence[Buffer] = ()
         ProtocolError: a field's value has no form on the wire.
     """
     try:
-        kind, table = _BY_TYPE[type(message)]
-        header = pack(table.values(message))
+        kind = KINDS[type(message)]
+        header = pack(_TABLES[kind].values(message))
     except (ValueError, TypeError, OverflowError, KeyError) as error:
         if is_interrupt(error):
             raise
@@ -99,9 +108,9 @@ def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
     Raises:
         ProtocolError: unknown kind, or a field of another type; names message and field.
     """
-    table = _TABLES.get(kind)
-    if table is None:
+    if kind not in MESSAGES:
         raise ProtocolError(f"message kind {kind} is not known: a newer program, or none of ours")
+    table = _TABLES[kind]
     try:
         values = unpack(header)
         if type(values) is not tuple:

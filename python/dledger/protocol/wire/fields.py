@@ -287,7 +287,7 @@ def command_values(command: Any) -> Any:
     tag = COMMAND_TAGS.get(type(command))
     if tag is None:
         raise WrongField(f"{type(command).__name__} is no command")
-    return (tag, *_command_tables()[tag].values(command))
+    return (tag, *_command_table(tag).values(command))
 
 
 def build_command(values: tuple[Any, ...]) -> Any:
@@ -300,11 +300,11 @@ def build_command(values: tuple[Any, ...]) -> Any:
     if type(tag) is not int or tag not in COMMANDS:
         raise WrongField(f"{tag!r} is no command's number")
     try:
-        return _command_tables()[tag].build(values[1:])
+        return _command_table(tag).build(values[1:])
     except WrongField as error:
         raise WrongField(f"{COMMANDS[tag].__name__}.{error}") from None
 
 
 @cache
-def _command_tables() -> dict[int, FieldTable]:
-    return {tag: FieldTable(command) for tag, command in COMMANDS.items()}
+def _command_table(tag: int) -> FieldTable:
+    return FieldTable(COMMANDS[tag])
