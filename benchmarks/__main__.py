@@ -23,6 +23,7 @@ from benchmarks import (
     machine,
     messages,
     planning,
+    reading,
     rocketmq,
     spark,
     typed,
@@ -50,6 +51,7 @@ SECTIONS: dict[str, Callable[..., None]] = {
     "rocketmq": rocketmq.rocketmq,
     "following": following.following,
     "messages": messages.messages,
+    "read": reading.reading,
     "brokers": brokers.real_ones,
 }
 UNASKED = [name for name in SECTIONS if name != "brokers"]
