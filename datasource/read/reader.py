@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from dledger.client import Client
+from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.datasource.options.bounds import Bound, BoundKind
 from dledger.datasource.options.offsets import Positions
 from dledger.datasource.options.option_table import BATCH
@@ -22,7 +23,7 @@ from dledger.datasource.read.loss import check_order, deleted, keep_or_fail, rec
 from dledger.datasource.read.planning import Shape, plan, together
 from dledger.datasource.read.reading import check_kind, columns_to_read
 from dledger.datasource.read.resolving import resolve
-from dledger.datasource.read.rows import Body, joined, table_rows
+from dledger.datasource.read.rows import joined, table_rows
 from dledger.datasource.read.typed_rows import typed_rows
 from dledger.datasource.table.log import Address, Log
 from dledger.datasource.worker import settle
@@ -108,8 +109,8 @@ class TopicReads:
         start, info, client = given.start, given.info, given.address.client()
         while start < given.end:
             try:
-                bodies = client.fetch_bodies(info.topic_id, given.partition, start, given.end)
-                for rows in self._rows(given, client, bodies, start):
+                answers = client.fetch(info.topic_id, given.partition, start, given.end)
+                for rows in self._rows(given, client, answers, start):
                     yield rows
                     start += rows.num_rows
             except OffsetOutOfRange as error:
@@ -145,19 +146,19 @@ class TopicReads:
         LOGGER.warning("%s", text)
 
     def _rows(
-        self, given: LogSlice, client: Client, bodies: Iterable[Body], start: int
+        self, given: LogSlice, client: Client, answers: Iterable[FetchedBodies], start: int
     ) -> Iterator[pa.RecordBatch]:
         at = (given.info.name, given.partition, start, given.end)
         headers, metadata = self.options.include_headers, self.options.include_metadata
         if not given.info.typed:
-            return table_rows(bodies, *at, headers, metadata)
+            return table_rows(answers, *at, headers, metadata)
 
         def schemas(version: int) -> Columns:
             return client.schema(given.info, version)
 
         if self.columns is not None:
-            return typed_rows(bodies, *at, schemas, self.columns, metadata, self.remade)
-        return table_rows(bodies, *at, headers, metadata, lambda body: as_records(body, schemas))
+            return typed_rows(answers, *at, schemas, self.columns, metadata, self.remade)
+        return table_rows(answers, *at, headers, metadata, lambda body: as_records(body, schemas))
 
 
 class LogReader(TopicReads, DataSourceReader):

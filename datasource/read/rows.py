@@ -8,7 +8,7 @@ were received.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,13 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from dledger.client.protocol.reading.fetched import Decode, FetchedBodies, batch_columns
 from dledger.config import MIB
 from dledger.datasource.table.schema import read_schema
-from dledger.errors import ProtocolError
-from dledger.protocol.messages.client import FetchedBatch
-from dledger.records.body.records import decode_batch
+from dledger.protocol.messages.client import FetchedBatches
 from dledger.records.columns.arrays import binary_parts, number_column
-from dledger.types import Buffer
 
 LEAST_BYTES: Final = MIB
 """Smaller batches are put together: each one costs Spark about a millisecond."""
@@ -30,6 +28,7 @@ MOST_BYTES: Final = 4 * MIB
 """Larger ones are cut: Spark holds several at a time."""
 MOST_ROWS: Final = 1 << 16
 """Nor has a batch more rows, however small: each also gets its topic, offset and time."""
+NO_BATCHES: Final = FetchedBatches(b"")
 CREATE_TIME: Final = 0
 """The value of ``timestampType``, as in Kafka: the time is the writer's."""
 SCHEMAS: Final = {
@@ -39,23 +38,18 @@ SCHEMAS: Final = {
 """By (with headers, with metadata)."""
 
 
-Body = tuple[FetchedBatch, Buffer]
-"""A stored body, and where it lies."""
-Decode = Callable[[Buffer], pa.RecordBatch]
-"""A body's rows."""
-
-
-def plain_records(body: Buffer) -> pa.RecordBatch:
-    """The records of a raw topic's body."""
-    return decode_batch(body)[1]
-
-
 class Part(NamedTuple):
-    """Rows of one body."""
+    """Neighbouring rows of one body, or of bodies of one row each from the ``first`` one on."""
 
     records: pa.RecordBatch
-    entry: int
-    term: int
+    batches: FetchedBatches
+    first: int = 0
+
+    def place(self, field: str) -> npt.NDArray[np.int64]:
+        """``term`` or ``index`` of the entry of each row."""
+        found = batch_columns(self.batches)[field].astype(np.int64)
+        rows = self.records.num_rows
+        return found[self.first : self.first + rows] if len(found) > 1 else np.repeat(found, rows)
 
 
 def text_column(text: bytes, rows: int) -> pa.Array:
@@ -88,50 +82,45 @@ class Constants:
 
 
 def table_rows(
-    bodies: Iterable[Body],
+    answers: Iterable[FetchedBodies],
     topic: str,
     partition: int,
     start: int,
     end: int,
     headers: bool = False,
     metadata: bool = False,
-    decode: Decode = plain_records,
+    decode: Decode | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Records [start, end) as batches of the table's columns, of some 1 to 4 MiB each.
 
-    ``bodies`` come in order and without gaps; the first and the last one may reach out of the
-    range.
+    Bodies come in order and without gaps; the first and the last one may reach out of the range.
 
     Raises:
         ProtocolError: a body contradicts the log's record of it.
     """
     constants = Constants(topic, partition)
     offset = start
-    for gathered in gather(decoded(bodies, decode, f"{topic}/{partition}", start, end)):
+    for gathered in gather(decoded(answers, decode, start, end)):
         batch = _build(gathered, constants, offset, headers, metadata)
         yield batch
         offset += batch.num_rows
 
 
 def decoded(
-    bodies: Iterable[Body], decode: Decode, what: str, start: int, end: int
+    answers: Iterable[FetchedBodies], decode: Decode | None, start: int, end: int
 ) -> Iterator[Part]:
-    """The rows of [start, end) in the bodies, in parts that are not too large.
+    """The rows of [start, end) in the bodies, in parts that are not too large. Without ``decode``
+    they are plain records.
 
     Raises:
         ProtocolError: a body has not as many rows as the log says.
     """
-    for stored, body in bodies:
-        batch, base = decode(body), stored.base_offset
-        if batch.num_rows != stored.count:
-            raise ProtocolError(
-                f"{what}: {batch.num_rows} records at offset {base}, not {stored.count}"
-            )
-        first, last = max(start - base, 0), min(end - base, stored.count)
-        if first > 0 or last < stored.count:
-            batch = batch.slice(first, last - first)
-        for part in _cut(batch):
-            yield Part(part, stored.index, stored.term)
+    for bodies in answers:
+        for batch, batches in bodies.decoded(decode) if decode else bodies.plain_records():
+            base = batches.base_offset
+            first, last = max(start - base, 0), min(end - base, batch.num_rows)
+            for at, part in _cut(batch.slice(first, last - first)):
+                yield Part(part, batches, first + at)
 
 
 def gather(parts: Iterable[Part]) -> Iterator[list[Part]]:
@@ -151,7 +140,7 @@ def gather(parts: Iterable[Part]) -> Iterator[list[Part]]:
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of several topic partitions, of the same columns each, in batches of a good size."""
-    for gathered in gather(Part(batch, -1, -1) for batch in batches):
+    for gathered in gather(Part(batch, NO_BATCHES) for batch in batches):
         yield whole(gathered)
 
 
@@ -161,16 +150,17 @@ def whole(gathered: list[Part]) -> pa.RecordBatch:
     return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
 
-def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _cut(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Pieces that are not too large, each behind its first row."""
     rows = batch.num_rows
     parts = min(max(-(-batch.nbytes // MOST_BYTES), -(-rows // MOST_ROWS)), rows)
     if parts <= 1:
         if rows:
-            yield batch
+            yield 0, batch
         return
     for i in range(parts):
         first, last = rows * i // parts, rows * (i + 1) // parts
-        yield batch.slice(first, last - first)
+        yield first, batch.slice(first, last - first)
 
 
 def _build(
@@ -203,10 +193,10 @@ def _build(
 
 def places(gathered: list[Part]) -> tuple[pa.Array, pa.Array]:
     """``term`` and ``entryIndex`` of each row."""
-    counts = [part.records.num_rows for part in gathered]
-    terms = np.repeat(np.array([part.term for part in gathered], np.int32), counts)
-    entries = np.repeat(np.array([part.entry for part in gathered], np.int64), counts)
-    return number_column(pa.int32(), terms), number_column(pa.int64(), entries)
+    terms, entries = (
+        np.concatenate([part.place(field) for part in gathered]) for field in ("term", "index")
+    )
+    return number_column(pa.int32(), terms.astype(np.int32)), number_column(pa.int64(), entries)
 
 
 def lengths(column: pa.Array) -> npt.NDArray[np.int32]:

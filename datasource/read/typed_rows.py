@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from dledger.datasource.read.rows import Body, Constants, decoded, gather, places, whole
+from dledger.client.protocol.reading.fetched import FetchedBodies
+from dledger.datasource.read.rows import Constants, decoded, gather, places, whole
 from dledger.datasource.table.schema import PLACE, RECORD
 from dledger.errors import SchemaMismatch
 from dledger.records.body.typed import Schemas, arrow_schema, convert, decode_typed, record_times
@@ -30,7 +31,7 @@ RECORD_FIELDS: Final = list(to_arrow_schema(PLACE, timezone="UTC"))
 
 
 def typed_rows(
-    bodies: Iterable[Body],
+    answers: Iterable[FetchedBodies],
     topic: str,
     partition: int,
     start: int,
@@ -72,7 +73,7 @@ def typed_rows(
         return rows.append_column(TIMES, record_times(header, columns, batch)) if record else rows
 
     constants, offset = Constants(topic, partition), start
-    for gathered in gather(decoded(bodies, decode, f"{topic}/{partition}", start, end)):
+    for gathered in gather(decoded(answers, decode, start, end)):
         rows = whole(gathered)
         if record:
             name, number, _ = constants.of(rows.num_rows)

@@ -12,7 +12,7 @@ import pytest
 
 from dledger.client import AsyncClient, Client
 from dledger.client.aio import client as aclient
-from dledger.client.blocking import client as blocking
+from dledger.client.protocol.reading import reading
 from dledger.client.protocol.reading.resuming import Resuming
 
 PIECES = [[f"{n}".encode() for n in range(at, at + 3)] for at in range(0, 12, 3)]
@@ -93,16 +93,16 @@ async def test_asyncio_bodies_go_on_behind_an_exception(
 def test_reader_goes_on_behind_an_interrupt(
     client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The exception comes behind the fetch of the second batch, which nobody was given."""
-    records, calls = blocking.records, []
+    """The exception comes with the second batch, which nobody was given."""
+    with_offsets, calls = reading.with_offsets, []
 
     def interrupted(*arguments: Any) -> Any:
         calls.append(1)
         if len(calls) == 2:
             raise Stopped
-        return records(*arguments)
+        return with_offsets(*arguments)
 
-    monkeypatch.setattr(blocking, "records", interrupted)
+    monkeypatch.setattr(reading, "with_offsets", interrupted)
     reader = client.read(topic, 0, 1, 11)
     found = [next(reader)]
     with pytest.raises(Stopped):

@@ -16,6 +16,7 @@ import pyarrow as pa
 from dledger.catalog.topics.schemas import Schemas
 from dledger.client import Committed, Span
 from dledger.client.protocol.operations.schemas import Evolved
+from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.results import GroupOffsets, Lineage, Range
 from dledger.errors import (
     OffsetOutOfRange,
@@ -27,7 +28,13 @@ from dledger.errors import (
     TransactionError,
 )
 from dledger.protocol.messages.catalog_commands import EvolveSchema, StageSum
-from dledger.protocol.messages.client import FetchedBatch, OffsetKind, OffsetsResponse, TopicInfo
+from dledger.protocol.messages.client import (
+    FetchedBatch,
+    FetchedBatches,
+    OffsetKind,
+    OffsetsResponse,
+    TopicInfo,
+)
 from dledger.protocol.messages.codes import Code
 from dledger.records.body.records import decode_batch, encode_batch
 from dledger.records.columns.types import Columns
@@ -37,6 +44,12 @@ from tests.datasource.stored_layout import cut
 GROUPS: dict[str, FakeGroup] = {}
 """By address, so that what was pickled finds its group again."""
 EPOCH_US = 1_700_000_000_000_000
+
+
+def fetched(*bodies: tuple[FetchedBatch, bytes]) -> FetchedBodies:
+    """An answer with these bodies."""
+    batches = FetchedBatches.of(batch for batch, _ in bodies)
+    return FetchedBodies(batches, memoryview(b"".join(body for _, body in bodies)))
 
 
 @dataclass
@@ -332,9 +345,7 @@ class FakeGroup:
         part = self.part(span.topic, span.partition)
         return cut([(b.count, len(b.body)) for b in part.batches], span, part.begin)
 
-    def fetch_bodies(
-        self, topic_id: int, partition: int, start: int, end: int
-    ) -> Iterator[tuple[FetchedBatch, bytes]]:
+    def fetch(self, topic_id: int, partition: int, start: int, end: int) -> Iterator[FetchedBodies]:
         topic = next((t for t in self.by_name.values() if t.info.topic_id == topic_id), None)
         if topic is None:
             raise TopicNotFound(
@@ -345,12 +356,8 @@ class FakeGroup:
             raise OffsetOutOfRange("gone", part.begin, part.end)
         for batch in part.batches:
             if batch.base + batch.count > start and batch.base < end:
-                yield (
-                    FetchedBatch(
-                        base_offset=batch.base, count=batch.count, size=len(batch.body), crc=0
-                    ),
-                    batch.body,
-                )
+                place = FetchedBatch(batch.base, batch.count, size=len(batch.body), crc=0)
+                yield fetched((place, batch.body))
 
     def producer(self, topic: str) -> FakeProducer:
         self.topic(topic)

@@ -42,6 +42,19 @@ async def test_a_fetch_brings_the_bodies_byte_for_byte_from_any_replica(group: A
         assert [batch.crc for batch in answer.batches] == [crc32(data) for data in bodies]
 
 
+async def test_each_fetched_batch_says_the_term_of_its_entry(group: Any) -> None:
+    client, topic = await group.topic()
+    await client.write(topic, [b"old"] * 2)
+    old = await group.leader()
+    new = await group.hand_over(next(name for name in group.nodes if name != old.node.node_id))
+    client = await group.client(new)
+    await client.write(topic, [b"new"] * 2)
+    answer, _ = await client.fetch(topic, 0)
+    terms = [batch.term for batch in answer.batches]
+    assert terms == [new.raft.term_at(batch.index) for batch in answer.batches]
+    assert len(set(terms)) == 2
+
+
 @pytest.mark.group(cache_bytes=200_000)
 async def test_a_fetch_of_entries_that_left_the_cache_reads_them_from_the_disk(group: Any) -> None:
     client, topic = await group.topic()

@@ -15,8 +15,10 @@ them. A row's count is the next one's base offset less its own.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 from dledger.catalog.results import BatchRef
@@ -34,12 +36,20 @@ INDEX: Final = 8
 NEWEST: Final = 24
 APPLIED: Final = 32
 BYTES: Final = 40
-CHUNK_ROWS: Final = 64
+CHUNK_ROWS: Final = 1024
 FIRST_ROWS: Final = 8
 MAX_CURSORS: Final = 64
 NO_TIME: Final = -(1 << 63)
 
 _pack_row = ROW.pack
+_base_of: Final = itemgetter(0)
+
+
+def _bytes_behind(row: tuple[int, ...]) -> int:
+    """The sizes of all rows up to this one."""
+    return row[5] + row[6]
+
+
 _number_at = struct.Struct("<q").unpack_from
 
 
@@ -183,17 +193,25 @@ class Partition:
         """The batches from ``row`` on that begin below ``end_offset``; up to ``max_bytes``, but at
         least one."""
         found: list[BatchRef] = []
-        total = 0
-        for (base, index, pos, _, _, _, size, crc), end in self._rows_and_ends(row):
-            total += size
-            if base >= end_offset or (found and total > max_bytes):
+        limit = self._number(row, BYTES) + max_bytes
+        for rows, ends in self._chunks(row):
+            # both grow from row to row
+            below = bisect_left(rows, end_offset, key=_base_of)
+            fit = bisect_right(rows, limit, key=_bytes_behind)
+            stop = min(below, max(fit, 0 if found else 1))
+            found += [
+                BatchRef(base, end - base, index, pos, size, crc)
+                for (base, index, pos, _, _, _, size, crc), end in zip(
+                    rows[:stop], ends, strict=False
+                )
+            ]
+            if stop < len(rows):
                 break
-            found.append(BatchRef(base, end - base, index, pos, size, crc))
         return found
 
-    def _rows_and_ends(self, row: int) -> Iterator[tuple[tuple[int, ...], int]]:
-        """The rows from ``row`` on, each with the end offset of its batch; read in chunks, the
-        first of which are small."""
+    def _chunks(self, row: int) -> Iterator[tuple[list[tuple[int, ...]], list[int]]]:
+        """The rows from ``row`` on, and the end offset of the batch of each; the first chunks are
+        small."""
         chunk = FIRST_ROWS
         while row < self.rows:
             stop = min(row + chunk, self.rows)
@@ -201,7 +219,7 @@ class Partition:
             ends = [fields[0] for fields in rows[1:]]
             if stop == self.rows:
                 ends.append(self.next_offset)
-            yield from zip(rows, ends, strict=False)
+            yield rows[: stop - row], ends
             row, chunk = stop, min(2 * chunk, CHUNK_ROWS)
 
     def batches_of(self, first: int, last: int) -> list[tuple[int, int]]:
@@ -215,10 +233,11 @@ class Partition:
         if self.begin_row == self.rows:
             return  # and its table stays unopened: a topic may have many idle partitions
         row = self._first_above(APPLIED, first - 1, self.begin_row, self.rows)
-        for (base, index, _, _, applied, *_), end in self._rows_and_ends(row):
-            if applied > last:
-                return
-            yield base, end - base, index, applied
+        for rows, ends in self._chunks(row):
+            for (base, index, _, _, applied, *_), end in zip(rows, ends, strict=True):
+                if applied > last:
+                    return
+                yield base, end - base, index, applied
 
     def needed_from(self, offset: int) -> int | None:
         """An entry in front of which nothing is needed to read from ``offset`` on; None when

@@ -18,8 +18,15 @@ from dledger.client.protocol.operations import transaction_requests as transacti
 from dledger.client.protocol.operations.methods import Operations
 from dledger.client.protocol.operations.offsets import range_end
 from dledger.client.protocol.operations.schemas import of_body
+from dledger.client.protocol.reading.fetched import FetchedBodies
+from dledger.client.protocol.reading.fetching import FETCH_BYTES
 from dledger.client.protocol.reading.reading import reader, records
-from dledger.client.protocol.reading.resuming import AsyncResuming, behind_body, behind_records
+from dledger.client.protocol.reading.resuming import (
+    AsyncResuming,
+    behind_bodies,
+    behind_body,
+    behind_records,
+)
 from dledger.client.protocol.results import Appended, Committed, OnDelivery
 from dledger.client.protocol.session import ProducerSession
 from dledger.environment import REAL, Environment
@@ -152,7 +159,7 @@ class AsyncClient(Operations):
         end: int | None = None,
         *,
         follow: bool = False,
-        max_bytes: int = 4 << 20,
+        max_bytes: int = FETCH_BYTES,
         replica: str | None = None,
     ) -> AsyncResuming[pa.RecordBatch]:
         """See `Client.read`. Its first turn asks for the end."""
@@ -165,10 +172,12 @@ class AsyncClient(Operations):
                 opened.append((described, last))
             info, last = opened[0]
             fetcher = reader(self.core, info, partition, position, last, max_bytes)
-            async for batch, body in fetch(self.core, self._transport, fetcher, replica, follow):
-                asked = of_body(self.core, info, body)
-                columns = await self._run(asked) if info.typed else None
-                yield records(batch, body, position, last, columns)
+            async for found in fetch(self.core, self._transport, fetcher, replica, follow):
+                for one in found.singles() if info.typed else (found,):
+                    asked = of_body(self.core, info, one.payload)
+                    columns = await self._run(asked) if info.typed else None
+                    for batch in records(one, position, last, columns):
+                        yield batch
 
         return AsyncResuming(read_on, start, end_of=behind_records)
 
@@ -179,7 +188,7 @@ class AsyncClient(Operations):
         start: int,
         end: int,
         *,
-        max_bytes: int = 4 << 20,
+        max_bytes: int = FETCH_BYTES,
         replica: str | None = None,
     ) -> AsyncResuming[tuple[FetchedBatch, memoryview]]:
         """See `Client.fetch_bodies`."""
@@ -188,6 +197,20 @@ class AsyncClient(Operations):
             known = await self.known_topic(topic) if isinstance(topic, str) else topic
             fetcher = reader(self.core, known, partition, position, end, max_bytes)
             async for found in fetch(self.core, self._transport, fetcher, replica, follow=False):
-                yield found
+                for one in found:
+                    yield one
 
         return AsyncResuming(read_on, start, end_of=behind_body)
+
+    def fetch(
+        self, topic: str | int | TopicInfo, partition: int, start: int, end: int
+    ) -> AsyncResuming[FetchedBodies]:
+        """See `Client.fetch`."""
+
+        async def read_on(position: int) -> AsyncGenerator[FetchedBodies, None]:
+            known = await self.known_topic(topic) if isinstance(topic, str) else topic
+            fetcher = reader(self.core, known, partition, position, end, FETCH_BYTES)
+            async for found in fetch(self.core, self._transport, fetcher, None, follow=False):
+                yield found
+
+        return AsyncResuming(read_on, start, end_of=behind_bodies)

@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator
 
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.client_state import ATTEMPT_MS, ClientState
+from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.reading.fetching import WAIT_MS, Fetcher
 from dledger.client.protocol.reading.reading import Replicas, find_nodes, preferred_address, take
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.net.connections.blocking import Lost
-from dledger.protocol.messages.client import FetchedBatch, FetchResponse
+from dledger.protocol.messages.client import FetchResponse
 
 
 async def fetch(
@@ -20,27 +21,24 @@ async def fetch(
     fetcher: Fetcher,
     replica: str | None,
     follow: bool,
-) -> AsyncGenerator[tuple[FetchedBatch, memoryview], None]:
-    """Stored bodies from the fetcher's position on; ``replica`` and errors as `Client.read` has
-    them."""
+) -> AsyncGenerator[FetchedBodies, None]:
+    """Bodies from the fetcher's position on; ``replica`` and errors as `Client.read` has them."""
     if fetcher.done:
         return
     await transport.run(find_nodes(core))
     replicas = Replicas(core, preferred_address(core, replica, follow))
     while not fetcher.done:
         try:
-            batches = await _fetch_some(transport, fetcher, replicas.address)
+            bodies = await _fetch_some(transport, fetcher, replicas.address)
         except DLedgerError as error:
             await asyncio.sleep(replicas.failed(error))
             continue
-        for found in batches:
-            yield found
+        if bodies:
+            yield bodies
         replicas.worked()
 
 
-async def _fetch_some(
-    transport: AsyncTransport, fetcher: Fetcher, address: str
-) -> list[tuple[FetchedBatch, memoryview]]:
+async def _fetch_some(transport: AsyncTransport, fetcher: Fetcher, address: str) -> FetchedBodies:
     rpc = await transport.rpc(address)
     try:
         answer, payload = await rpc.ask(fetcher.request(), (), (ATTEMPT_MS + WAIT_MS) / 1000)

@@ -22,7 +22,8 @@ from dledger.client.protocol.operations import transaction_requests as transacti
 from dledger.client.protocol.operations.methods import Operations
 from dledger.client.protocol.operations.offsets import range_end
 from dledger.client.protocol.operations.schemas import of_body
-from dledger.client.protocol.reading.fetching import Fetcher
+from dledger.client.protocol.reading.fetched import FetchedBodies
+from dledger.client.protocol.reading.fetching import FETCH_BYTES, Fetcher
 from dledger.client.protocol.reading.reading import (
     Replicas,
     find_nodes,
@@ -30,7 +31,12 @@ from dledger.client.protocol.reading.reading import (
     reader,
     records,
 )
-from dledger.client.protocol.reading.resuming import Resuming, behind_body, behind_records
+from dledger.client.protocol.reading.resuming import (
+    Resuming,
+    behind_bodies,
+    behind_body,
+    behind_records,
+)
 from dledger.client.protocol.results import Appended, Committed, OnDelivery
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages.client import FetchedBatch, TopicInfo
@@ -226,7 +232,7 @@ class Client(Operations):
         end: int | None = None,
         *,
         follow: bool = False,
-        max_bytes: int = 4 << 20,
+        max_bytes: int = FETCH_BYTES,
         replica: str | None = None,
     ) -> Resuming[pa.RecordBatch]:
         """Records of [start, end) as batches in the READ_SCHEMA: offset, timestamp, key, value,
@@ -249,9 +255,11 @@ class Client(Operations):
 
         def read_on(position: int) -> Generator[pa.RecordBatch, None, None]:
             fetcher = reader(self.core, info, partition, position, last, max_bytes)
-            for batch, body in self._fetch(fetcher, replica, follow):
-                columns = self._run(of_body(self.core, info, body)) if info.typed else None
-                yield records(batch, body, position, last, columns)
+            for found in self._fetch(fetcher, replica, follow):
+                for one in found.singles() if info.typed else (found,):
+                    asked = of_body(self.core, info, one.payload)
+                    columns = self._run(asked) if info.typed else None
+                    yield from records(one, position, last, columns)
 
         return Resuming(read_on, start, end_of=behind_records)
 
@@ -262,7 +270,7 @@ class Client(Operations):
         start: int,
         end: int,
         *,
-        max_bytes: int = 4 << 20,
+        max_bytes: int = FETCH_BYTES,
         replica: str | None = None,
     ) -> Resuming[tuple[FetchedBatch, memoryview]]:
         """Stored bodies that cover [start, end), byte for byte as on disk, checked against their
@@ -277,15 +285,27 @@ class Client(Operations):
         known = self.known_topic(topic) if isinstance(topic, str) else topic
 
         def read_on(position: int) -> Generator[tuple[FetchedBatch, memoryview], None, None]:
-            return self._fetch(
-                reader(self.core, known, partition, position, end, max_bytes), replica, follow=False
-            )
+            fetcher = reader(self.core, known, partition, position, end, max_bytes)
+            for found in self._fetch(fetcher, replica, follow=False):
+                yield from found
 
         return Resuming(read_on, start, end_of=behind_body)
 
+    def fetch(
+        self, topic: str | int | TopicInfo, partition: int, start: int, end: int
+    ) -> Resuming[FetchedBodies]:
+        """As `fetch_bodies`, the bodies of each answer together."""
+        known = self.known_topic(topic) if isinstance(topic, str) else topic
+
+        def read_on(position: int) -> Generator[FetchedBodies, None, None]:
+            fetcher = reader(self.core, known, partition, position, end, FETCH_BYTES)
+            return self._fetch(fetcher, None, follow=False)
+
+        return Resuming(read_on, start, end_of=behind_bodies)
+
     def _fetch(
         self, fetcher: Fetcher, replica: str | None, follow: bool
-    ) -> Generator[tuple[FetchedBatch, memoryview], None, None]:
+    ) -> Generator[FetchedBodies, None, None]:
         if fetcher.done:
             return
         with self._transport() as transport:

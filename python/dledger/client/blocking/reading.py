@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from dledger.client.blocking.transport import BlockingTransport
 from dledger.client.protocol.client_state import ATTEMPT_MS
+from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.reading.fetching import WAIT_MS, Fetcher
 from dledger.client.protocol.reading.reading import Replicas, take
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.net.connections.blocking import BlockingConnection, Lost
-from dledger.protocol.messages.client import FetchedBatch, FetchResponse
+from dledger.protocol.messages.client import FetchResponse
 
 
 class BlockingReader:
@@ -30,21 +31,22 @@ class BlockingReader:
         self._connection: BlockingConnection | None = None
         self._asked = False
 
-    def __iter__(self) -> Iterator[tuple[FetchedBatch, memoryview]]:
+    def __iter__(self) -> Iterator[FetchedBodies]:
         try:
             while not self._fetcher.done:
                 try:
-                    batches = self._next()
+                    bodies = self._next()
                 except DLedgerError as error:
                     self._drop()
                     time.sleep(self._replicas.failed(error))
                     continue
-                yield from batches
+                if bodies:
+                    yield bodies
                 self._replicas.worked()
         finally:
             self._finish()
 
-    def _next(self) -> list[tuple[FetchedBatch, memoryview]]:
+    def _next(self) -> FetchedBodies:
         connection = self._connection
         try:
             if connection is None:
@@ -57,14 +59,14 @@ class BlockingReader:
         except (Lost, ProtocolError) as error:
             raise Unavailable(f"{self._replicas.address}: {error}") from None
         self._asked = False
-        batches = take(self._fetcher, answer, payload)
+        bodies = take(self._fetcher, answer, payload)
         if not self._fetcher.done:
             try:
                 connection.send(self._fetcher.request(), deadline=_soon())
                 self._asked = True
             except Lost:
-                self._drop()  # the received batches are good; the next turn connects again
-        return batches
+                self._drop()  # the received bodies are good; the next turn connects again
+        return bodies
 
     def _drop(self) -> None:
         self._asked = False

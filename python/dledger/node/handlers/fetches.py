@@ -16,7 +16,8 @@ from dledger.net import Connection
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.handlers.parked_requests import LongPoll, LongPolls
 from dledger.protocol.messages.client import (
-    FetchedBatch,
+    FETCHED_ROW,
+    FetchedBatches,
     FetchRequest,
     FetchResponse,
     SplitRequest,
@@ -36,6 +37,9 @@ MAX_FETCH_BYTES: Final = 32 << 20
 MAX_CUTS: Final = 20_000
 """Most pieces of one answer to a split, over all its spans, but at least one of each: it is made on
 the loop."""
+MAX_BUFFERS: Final = 256
+"""More bodies than so many are put into one buffer: to hand a small one to the kernel costs more
+than to copy it."""
 INLINE_BYTES: Final = 32 << 10
 """Reads up to this size are done on the loop; larger ones on a thread."""
 
@@ -186,7 +190,9 @@ class Reads(NodePart):
         except StorageError as error:
             self._failed(asked, error)
             return
-        bodies = [self._cached(ref) for ref in refs]
+        # The newest ones may be nowhere else yet: a follower applies what the others have made
+        # durable, be its own disk ever so slow.
+        bodies = self._raft.log.cached_bodies([ref.index for ref in refs])
         on_disk = [ref for ref, body in zip(refs, bodies, strict=True) if body is None]
         wanted = [(ref.index, ref.pos, ref.size + HEADER_SIZE) for ref in on_disk]
         size = sum(ref.size for ref in refs)
@@ -218,32 +224,35 @@ class Reads(NodePart):
         else:
             self._ready_loop.on_reader(self._store.read_bodies, wanted).add_done_callback(on_read)
 
-    def _cached(self, ref: BatchRef) -> Buffer | None:
-        """A body that is in memory anyway. The newest ones may be nowhere else yet: a follower
-        applies what the others have made durable, be its own disk ever so slow."""
-        entries = self._raft.log.cached(Index(ref.index), Index(ref.index + 1))
-        return entries[0].body if entries else None
-
     def _send(self, asked: AskedFetch, refs: list[BatchRef], bodies: list[Buffer]) -> None:
         if self._ready_loop.failed:
             return
-        request, term_at = asked.request, self._raft.term_at
+        request, pack = asked.request, FETCHED_ROW.pack
         begin, end = (max(0, offset) for offset in self._range(request.topic_id, request.partition))
-        batches = tuple(
-            FetchedBatch(
-                base_offset=ref.base_offset,
-                count=ref.count,
-                size=len(body),
-                crc=ref.crc,
-                index=ref.index,
-                term=-1 if (term := term_at(Index(ref.index))) is None else term,
+        packed = [
+            pack(base, count, len(body), crc, index, term)
+            for (base, count, index, _, _, crc), body, term in zip(
+                refs, bodies, self._terms(refs), strict=True
             )
-            for ref, body in zip(refs, bodies, strict=True)
-        )
+        ]
         answer = FetchResponse(
-            code=Code.SUCCESS, begin_offset=begin, end_offset=end, batches=batches
+            code=Code.SUCCESS,
+            begin_offset=begin,
+            end_offset=end,
+            batches=FetchedBatches(b"".join(packed)),
         )
+        if len(bodies) > MAX_BUFFERS:
+            bodies = [b"".join(bodies)]
         asked.connection.send(answer, asked.request_id, bodies)
+
+    def _terms(self, refs: list[BatchRef]) -> list[int]:
+        """The term of each batch's entry, -1 where it is not known."""
+        term_at = self._raft.term_at
+        indexes = [Index(ref.index) for ref in refs]
+        first, last = (term_at(edge(indexes, default=NO_INDEX)) for edge in (min, max))
+        if first is not None and first == last:  # terms never fall
+            return [first] * len(refs)
+        return [-1 if (term := term_at(index)) is None else term for index in indexes]
 
     def _failed(self, asked: AskedFetch, error: BaseException) -> None:
         if isinstance(error, CorruptEntry):

@@ -20,6 +20,7 @@ from dledger.protocol.messages.client import (
     AppendRequest,
     ClientRequest,
     ClientResponse,
+    FetchedBatches,
     FetchResponse,
 )
 from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, Entry
@@ -161,7 +162,7 @@ def _with_entries(message: Any, payload: Buffer) -> Any:
 
 
 def _check_fetched(message: FetchResponse, payload: Buffer) -> None:
-    announced = sum([batch.size for batch in message.batches])
+    announced = sum([row[2] for row in FetchedBatches.of(message.batches).rows()])
     if announced != len(payload):
         raise WrongField(f"batches: {announced} bytes announced, {len(payload)} came")
 

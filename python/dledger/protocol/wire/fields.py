@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import struct
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
 from functools import cache
-from itertools import starmap
-from operator import attrgetter
 from typing import Any, Final, NewType, Union, cast, get_args, get_origin, get_type_hints
 
-from dledger.protocol.messages.client import FetchedBatch
+from dledger.protocol.messages.client import FETCHED_ROW, FetchedBatch, FetchedBatches
 from dledger.protocol.messages.entry import Entry, pack_sizes
 from dledger.protocol.wire.message_numbers import COMMAND_TAGS, COMMANDS
 from dledger.types import Index, Term
@@ -24,8 +22,6 @@ from dledger.types import Index, Term
 INT_MIN: Final = -(1 << 63)
 INT_MAX: Final = (1 << 63) - 1
 Step = Callable[[Any], Any]
-_FETCHED: Final = struct.Struct(">qIIIqq")
-_fields_of_fetched: Final = attrgetter(*(field.name for field in fields(FetchedBatch)))
 
 
 class WrongField(ValueError):
@@ -67,6 +63,8 @@ def field_codec(annotation: Any) -> FieldCodec:
         return _union(args)
     if origin is tuple:
         return _tuple(args)
+    if origin is Collection and args == (FetchedBatch,):
+        return FieldCodec(bytes, _pack_fetched, _unpack_fetched)
     if origin is dict:
         return _dict(*args)
     raise TypeError(f"{annotation!r} has no form on the wire")
@@ -111,8 +109,6 @@ def _union(args: tuple[Any, ...]) -> FieldCodec:
 def _tuple(args: tuple[Any, ...]) -> FieldCodec:
     if args == (Entry, ...):
         return FieldCodec(bytes, pack_sizes)  # `codec.decode` makes entries of them
-    if args == (FetchedBatch, ...):
-        return FieldCodec(bytes, _pack_fetched, _unpack_fetched)
     if len(args) == 2 and args[1] is Ellipsis:
         return _row(field_codec(args[0]))
     items = tuple(map(field_codec, args))
@@ -148,17 +144,17 @@ def _dict(key: Any, value: Any) -> FieldCodec:
     )
 
 
-def _pack_fetched(batches: tuple[FetchedBatch, ...]) -> bytes:
+def _pack_fetched(batches: Collection[FetchedBatch]) -> bytes:
     try:
-        return b"".join([_FETCHED.pack(*_fields_of_fetched(batch)) for batch in batches])
+        return FetchedBatches.of(batches).packed
     except struct.error as error:
         raise WrongField(str(error)) from None
 
 
-def _unpack_fetched(packed: bytes) -> tuple[FetchedBatch, ...]:
-    if len(packed) % _FETCHED.size:
-        raise WrongField(f"{len(packed)} bytes are no row of {_FETCHED.size}-byte batches")
-    return tuple(starmap(FetchedBatch, _FETCHED.iter_unpack(packed)))
+def _unpack_fetched(packed: bytes) -> FetchedBatches:
+    if len(packed) % FETCHED_ROW.size:
+        raise WrongField(f"{len(packed)} bytes are no row of {FETCHED_ROW.size}-byte batches")
+    return FetchedBatches(packed)
 
 
 class FieldTable:

@@ -4,12 +4,12 @@ the rest."""
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dledger.protocol.messages.entry import Entry, LogEnd
 from dledger.raft.state.ready import Fact, SafetyViolation
-from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, Position, Term
+from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Buffer, Index, Position, Term
 
 UNKNOWN_POS = -1
 
@@ -240,6 +240,13 @@ class RaftLog:
             return None
         base = self._head - self._cache[self._head].index
         return tuple(self._cache[base + begin : base + end_exclusive])
+
+    def cached_bodies(self, indexes: Iterable[int]) -> list[Buffer | None]:
+        """The body of each of these entries, None of one that is not in memory."""
+        cache = self._cache
+        first = cache[self._head].index if self._head < len(cache) else self.end_index + 1
+        base, stop = self._head - first, first + len(cache) - self._head
+        return [cache[base + at].body if first <= at < stop else None for at in indexes]
 
     def slice(self, begin: Index, max_bytes: int) -> tuple[Entry, ...] | None:
         """Entries from ``begin`` on, at most ``max_bytes`` but at least one; None when they are not

@@ -3,13 +3,14 @@ lengths are alike in all other bytes."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple, cast
 
 from dledger.records.body.build import make_records
 from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
 from dledger.records.body.records import encode_batch
 
-LENGTHS: Final = 1024
+LENGTHS: Final = 4096
 """Pairs of lengths whose other bytes are kept, some 250 each."""
 Frame = tuple[bytes, bytes, bytes]
 """The bytes before the key, between key and value, and behind the value; without a key the first
@@ -43,8 +44,7 @@ def encode_record(
 ) -> tuple[bytes, bytes]:
     """Header and payload of the record's body, byte for byte as `encode_batch` gives them."""
     value, key = record.value, record.key
-    place = len(value), -1 if key is None else len(key)
-    frame = _frames.get(place) or _learn(*place)
+    frame = frame_of(len(value), -1 if key is None else len(key))
     if frame is None:
         payload = _by_arrow(value, key)
     else:
@@ -63,6 +63,24 @@ def encode_record(
         flags=_PLAIN if key is None else _KEYED,
     )
     return encode_header(header), payload
+
+
+def frame_of(value_size: int, key_size: int = -1) -> Frame | None:
+    """The other bytes of a payload with such lengths; -1: no key. None where they are not known to
+    lie around key and value."""
+    return _frames.get((value_size, key_size)) or _learn(value_size, key_size)
+
+
+def frames_of(places: Iterable[tuple[int, int]], most: int) -> list[Frame] | None:
+    """`frame_of` for each; None where one is not known. At most so many are learned, which takes
+    Arrow as long as to open a payload."""
+    found = []
+    for place in places:
+        frame = _frames.get(place)
+        if frame is None and most:
+            frame, most = _learn(*place), most - 1
+        found.append(frame)
+    return None if None in found else cast("list[Frame]", found)
 
 
 def _by_arrow(value: bytes, key: bytes | None) -> bytes:

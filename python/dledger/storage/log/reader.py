@@ -88,21 +88,19 @@ class Reader:
     def read_bodies(self, refs: Sequence[tuple[int, int, int]]) -> list[Buffer]:
         """See `LogStore.read_bodies`."""
         bodies: list[Buffer] = []
-        at = 0
+        at, file_size = 0, self._data.file_size
         while at < len(refs):
-            stop, size = at + 1, refs[at][2]
-            while (
-                stop < len(refs)
-                and refs[stop][1] == refs[at][1] + size
-                and size + refs[stop][2] <= MAX_PREAD
-            ):
-                if refs[stop][1] % self._data.file_size == 0:
+            first, start, size = refs[at]
+            end, stop = start + size, at + 1
+            while stop < len(refs):
+                _, pos, size = refs[stop]
+                if pos != end or end + size - start > MAX_PREAD or pos % file_size == 0:
                     break
-                size += refs[stop][2]
-                stop += 1
-            first = Index(refs[at][0])
+                end, stop = pos + size, stop + 1
             bodies += self._look(
-                f"entry {first}", first, partial(self._bodies_of_run, refs[at:stop], size)
+                f"entry {first}",
+                Index(first),
+                partial(self._bodies_of_run, refs[at:stop], end - start),
             )
             at = stop
         return bodies
@@ -155,36 +153,34 @@ class Reader:
     def _bodies_of_run(
         self, run: Sequence[tuple[int, int, int]], size: int, view: LogView
     ) -> list[Buffer]:
-        first, pos, _ = run[0]
+        first, start, _ = run[0]
         self._check_range(view, Index(first))
-        data = memoryview(self._data.pread(pos, size)) if pos >= 0 else memoryview(b"")
-        return [
-            self._body(data, own_pos - pos, index, own_pos, length)
-            for index, own_pos, length in run
-        ]
-
-    def _body(self, data: memoryview, at: int, index: int, pos: int, size: int) -> memoryview:
-        if size < HEADER_SIZE or at + size > len(data):
-            raise CorruptEntry(
-                f"entry {index}: {self._data.path(pos)} has no {size} bytes at pos {pos}", index
+        data = memoryview(self._data.pread(start, size)) if start >= 0 else memoryview(b"")
+        bodies: list[Buffer] = []
+        unpack, path = HEADER.unpack_from, self._data.path
+        for index, pos, size in run:
+            at, end = pos - start, pos - start + size
+            if size < HEADER_SIZE or end > len(data):
+                raise CorruptEntry(
+                    f"entry {index}: {path(pos)} has no {size} bytes at pos {pos}", index
+                )
+            magic, found_size, found, _, own_pos, _, chain_crc, body_crc, body_size = unpack(
+                data, at
             )
-        magic, found_size, found, _, own_pos, _, chain_crc, body_crc, body_size = (
-            HEADER.unpack_from(data, at)
-        )
-        due = (index, pos, size, size - HEADER_SIZE)
-        if magic < 1 or (found, own_pos, found_size, body_size) != due:
-            raise CorruptEntry(
-                f"entry {index}: its header at pos {pos} in {self._data.path(pos)} is damaged",
-                index,
-            )
-        body = data[at + HEADER_SIZE : at + size]
-        if (chain_crc or body_crc) and crc32(body) != body_crc:
-            raise CorruptEntry(
-                f"entry {index}: the body at pos {pos} in {self._data.path(pos)} does not match "
-                f"its checksum",
-                index,
-            )
-        return body
+            due = (index, pos, size, size - HEADER_SIZE)
+            if magic < 1 or (found, own_pos, found_size, body_size) != due:
+                raise CorruptEntry(
+                    f"entry {index}: its header at pos {pos} in {path(pos)} is damaged", index
+                )
+            body = data[at + HEADER_SIZE : end]
+            if (chain_crc or body_crc) and crc32(body) != body_crc:
+                raise CorruptEntry(
+                    f"entry {index}: the body at pos {pos} in {path(pos)} does not match its "
+                    f"checksum",
+                    index,
+                )
+            bodies.append(body)
+        return bodies
 
     def _read(self, view: LogView, begin: Index, max_bytes: int, end: Index | None) -> list[Entry]:
         self._check_range(view, begin)

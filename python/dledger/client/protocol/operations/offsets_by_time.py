@@ -17,11 +17,12 @@ from dledger.client.protocol.operations.offsets import offsets
 from dledger.client.protocol.operations.schemas import of_body
 from dledger.client.protocol.operations.topics import known_topic
 from dledger.client.protocol.operations.topics import topic as current
+from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.reading.fetching import Fetcher
 from dledger.client.protocol.reading.reading import check_partition
 from dledger.client.protocol.routing import CallPolicy
 from dledger.errors import CorruptEntry, OffsetOutOfRange, TopicRecreated
-from dledger.protocol.messages.client import FetchedBatch, OffsetKind, OffsetsResponse, TopicInfo
+from dledger.protocol.messages.client import OffsetKind, OffsetsResponse, TopicInfo
 from dledger.protocol.messages.codes import Code
 from dledger.records.body.header import Flag, decode_header
 from dledger.records.body.records import decode_batch
@@ -134,9 +135,7 @@ def _first_record(
     return -1
 
 
-def _fetch(
-    core: ClientState, fetcher: Fetcher, what: str
-) -> Operation[list[tuple[FetchedBatch, memoryview]]]:
+def _fetch(core: ClientState, fetcher: Fetcher, what: str) -> Operation[FetchedBodies]:
     """From the leader, which has applied all that it named; a body that is damaged there, from
     another node."""
     request = replace(fetcher.request(), wait_ms=0)

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from dledger.checksum import crc32
 from dledger.client.protocol.outcome import AnswerOutcome, answer_outcome, error_for
+from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.errors import CorruptEntry, ProtocolError
-from dledger.protocol.messages.client import FetchedBatch, FetchRequest, FetchResponse
+from dledger.protocol.messages.client import FetchedBatches, FetchRequest, FetchResponse
 from dledger.protocol.messages.codes import Code
 
+FETCH_BYTES = 4 << 20
+"""Stored bytes of one answer, unless the caller says otherwise."""
 WAIT_MS = 1000
 """How long a node holds a request for records that are not there yet."""
 
@@ -46,10 +49,8 @@ class Fetcher:
             wait_ms=WAIT_MS,
         )
 
-    def take(
-        self, answer: FetchResponse, payload: memoryview
-    ) -> list[tuple[FetchedBatch, memoryview]]:
-        """The batches of an answer, each with its body; moves `position` behind them.
+    def take(self, answer: FetchResponse, payload: memoryview) -> FetchedBodies:
+        """The bodies of an answer; moves `position` behind them.
 
         Raises:
             DLedgerError: one of the kinds of `elsewhere` when another replica may know better.
@@ -62,32 +63,23 @@ class Fetcher:
                 begin=answer.begin_offset,
                 end=answer.end_offset,
             )
-        found: list[tuple[FetchedBatch, memoryview]] = []
-        at, position = 0, self.position
-        for batch in answer.batches:
-            last = batch.base_offset + batch.count
-            if (
-                batch.base_offset > position
-                or last <= position
-                or (found and batch.base_offset != position)
-            ):
+        batches = FetchedBatches.of(answer.batches)
+        at, position, is_first = 0, self.position, True
+        for base, count, size, crc, _, _ in batches.rows():
+            last = base + count
+            if base > position or last <= position or (base != position and not is_first):
                 raise ProtocolError(
-                    f"{self.what}: offsets [{batch.base_offset}, {last}) where {position} comes "
-                    f"next"
+                    f"{self.what}: offsets [{base}, {last}) where {position} comes next"
                 )
-            body = payload[at : at + batch.size]
-            if batch.crc and crc32(body) != batch.crc:
+            if crc and crc32(payload[at : at + size]) != crc:
                 raise CorruptEntry(
-                    f"{self.what}: the body of offsets [{batch.base_offset}, {last}) does not "
-                    f"match its CRC"
+                    f"{self.what}: the body of offsets [{base}, {last}) does not match its CRC"
                 )
-            found.append((batch, body))
-            at += batch.size
-            position = last
+            at, position, is_first = at + size, last, False
         self.position = position
-        if found and self.on_read is not None:
+        if not is_first and self.on_read is not None:
             self.on_read(position)
-        return found
+        return FetchedBodies(batches, payload)
 
 
 def elsewhere(code: Code) -> bool:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
 from dledger.client.protocol.client_state import ClientState, Operation, Request
+from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.reading.fetching import Fetcher, elsewhere
 from dledger.client.protocol.routing import CallPolicy
-from dledger.errors import DLedgerError, OffsetOutOfRange, ProtocolError, Unavailable
+from dledger.errors import DLedgerError, OffsetOutOfRange, Unavailable
 from dledger.net.address import split_address
-from dledger.protocol.messages.client import FetchedBatch, FetchResponse, MetadataRequest, TopicInfo
-from dledger.records.body.records import decode_batch, with_offsets
+from dledger.protocol.messages.client import FetchResponse, MetadataRequest, TopicInfo
+from dledger.records.body.records import with_offsets
 from dledger.records.columns.types import Columns
 
 
@@ -94,9 +95,7 @@ def reader(
     return Fetcher(topic.topic_id, partition, start, end, max_bytes, what, seen)
 
 
-def take(
-    fetcher: Fetcher, answer: FetchResponse, payload: memoryview
-) -> list[tuple[FetchedBatch, memoryview]]:
+def take(fetcher: Fetcher, answer: FetchResponse, payload: memoryview) -> FetchedBodies:
     """`Fetcher.take`; an error carries ``elsewhere``: whether another replica may know better."""
     try:
         return fetcher.take(answer, payload)
@@ -107,25 +106,18 @@ def take(
 
 
 def records(
-    batch: FetchedBatch,
-    body: memoryview,
-    start: int,
-    end: int | None,
-    columns: Columns | None = None,
-) -> pa.RecordBatch:
-    """The records of a fetched body within [start, end), in the READ_SCHEMA; a typed topic's, which
-    has ``columns``, as keys and JSON."""
+    bodies: FetchedBodies, start: int, end: int | None, columns: Columns | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The records of fetched bodies within [start, end), in the READ_SCHEMA; a typed topic's, which
+    were written under ``columns``, as keys and JSON."""
     if columns is None:
-        _, decoded = decode_batch(body)
+        decoded = bodies.plain_records()
     else:
         from dledger.records.body.json_rows import as_records  # other readers need not load it
 
-        decoded = as_records(body, lambda version: columns)
-    if decoded.num_rows != batch.count:
-        raise ProtocolError(
-            f"a body of {decoded.num_rows} records where {batch.count} were announced"
-        )
-    return with_offsets(decoded, batch.base_offset, start, end)
+        decoded = bodies.decoded(lambda body: as_records(body, lambda version: columns))
+    for found, batches in decoded:
+        yield with_offsets(found, batches.base_offset, start, end)
 
 
 def find_nodes(core: ClientState) -> Operation[None]:

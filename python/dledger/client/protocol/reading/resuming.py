@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 import pyarrow as pa
 
 from dledger import forks
+from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.protocol.messages.client import FetchedBatch
 
 T = TypeVar("T")
@@ -97,3 +98,8 @@ def behind_records(batch: pa.RecordBatch) -> int:
 def behind_body(found: tuple[FetchedBatch, memoryview]) -> int:
     """The offset behind a stored body."""
     return found[0].base_offset + found[0].count
+
+
+def behind_bodies(found: FetchedBodies) -> int:
+    """The offset behind the bodies of an answer."""
+    return found.end_offset

@@ -1,0 +1,111 @@
+"""The bodies of one answer, and their records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dledger.errors import ProtocolError
+from dledger.protocol.messages.client import FETCHED_ROW, FetchedBatch, FetchedBatches
+from dledger.records.body.one_records import decode_one_records
+from dledger.records.body.records import decode_batch
+from dledger.types import Buffer
+
+Decode = Callable[[Buffer], pa.RecordBatch]
+"""The records of a body, in one schema for all bodies of a reader."""
+_ROW: Final = np.dtype(
+    [
+        ("base_offset", ">i8"),
+        ("count", ">u4"),
+        ("size", ">u4"),
+        ("crc", ">u4"),
+        ("index", ">i8"),
+        ("term", ">i8"),
+    ]
+)
+assert _ROW.itemsize == FETCHED_ROW.size
+
+
+def batch_columns(batches: FetchedBatches) -> npt.NDArray[np.void]:
+    """The fields of FetchedBatch, each as a column."""
+    return np.frombuffer(batches.packed, _ROW)
+
+
+class Decoded(NamedTuple):
+    """Records of neighbouring bodies; ``batches`` says of each body where it lies in the log."""
+
+    records: pa.RecordBatch
+    batches: FetchedBatches
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedBodies:
+    """One answer's bodies; ``payload`` has them one behind the other."""
+
+    batches: FetchedBatches
+    payload: memoryview
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[tuple[FetchedBatch, memoryview]]:
+        at = 0
+        for batch in self.batches:
+            yield batch, self.payload[at : at + batch.size]
+            at += batch.size
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last record."""
+        last = batch_columns(self.batches)[-1]
+        return int(last["base_offset"]) + int(last["count"])
+
+    def plain_records(self) -> Iterator[Decoded]:
+        """Plain records in the RECORD_SCHEMA; neighbouring bodies of one record each together.
+
+        Raises:
+            ProtocolError: a body has not as many records as the log says.
+            CorruptEntry: a body contradicts itself.
+        """
+        rows = batch_columns(self.batches)
+        sizes = rows["size"].astype(np.int64)
+        ends = np.cumsum(sizes)
+        single = rows["count"] == 1
+        borders = [0, *(np.flatnonzero(single[1:] != single[:-1]) + 1).tolist(), len(rows)]
+        for first, end in pairwise(borders):
+            part = FetchedBodies(
+                self.batches.part(first, end),
+                self.payload[ends[first] - sizes[first] : ends[end - 1]],
+            )
+            records = None
+            if end - first > 1 and single[first]:
+                records = decode_one_records(part.payload, sizes[first:end])
+            if records is not None:
+                yield Decoded(records, part.batches)
+            else:
+                yield from part.decoded(lambda body: decode_batch(body)[1])
+
+    def decoded(self, decode: Decode) -> Iterator[Decoded]:
+        """The records of one body after the other.
+
+        Raises:
+            ProtocolError: a body has not as many records as the log says.
+        """
+        for one in self.singles():
+            records, (_, count, *_) = decode(one.payload), next(one.batches.rows())
+            if records.num_rows != count:
+                raise ProtocolError(
+                    f"a body of {records.num_rows} records where {count} were announced"
+                )
+            yield Decoded(records, one.batches)
+
+    def singles(self) -> Iterator[FetchedBodies]:
+        """Each body alone."""
+        for at, (_, body) in enumerate(self):
+            yield FetchedBodies(self.batches.part(at, at + 1), body)
