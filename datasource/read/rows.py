@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from dledger.client.protocol.reading.fetched import Decode, FetchedBodies, batch_columns
 from dledger.config import MIB
 from dledger.datasource.table.schema import read_schema
-from dledger.protocol.messages.client import FetchedBatches
+from dledger.protocol.messages.fetched import FetchedBatches
 from dledger.records.columns.arrays import binary_parts, number_column
 
 LEAST_BYTES: Final = MIB

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.catalog.topics.partition import ROW_SIZE, Partition
+from dledger.catalog.topics.partition import MIN_RUN, ROW_SIZE, Partition
 from dledger.catalog.topics.table import MemoryTables
 from dledger.errors import ConfigError, OffsetOutOfRange
+from dledger.protocol.messages.entry import HEADER_SIZE
+from dledger.protocol.messages.fetched import RUN_ROW
 
 
 @dataclass
@@ -74,6 +76,58 @@ def test_find_gives_the_batches_that_a_look_at_each_gives(
         with pytest.raises(OffsetOutOfRange) as refused:
             partition.find(begin - 1, until, max_bytes)
         assert (refused.value.begin, refused.value.end) == (begin, end)
+
+
+NEIGHBOURS = st.lists(
+    st.tuples(st.integers(1, 5), st.integers(64, 99), st.sampled_from([0] * 60 + [1])),
+    min_size=MIN_RUN,
+    max_size=4 * MIN_RUN,
+)
+"""(count, size, bytes of others in front of the entry)"""
+
+
+@given(NEIGHBOURS, st.data())
+def test_run_has_entries_that_lie_one_behind_the_other(rows: Any, data: st.DataObject) -> None:
+    partition, pos, places = Partition(MemoryTables(), "t", topic_id=1, number=0), 0, []
+    for index, (count, size, others) in enumerate(rows):
+        pos += others
+        partition.append(index, pos, size, 7 * index, count, 0, index)
+        places.append((pos, partition.next_offset))
+        pos += size + HEADER_SIZE
+    end = partition.next_offset
+    partition.drop_before(dropped := data.draw(st.integers(0, 9)))
+    offset = data.draw(st.integers(partition.begin_offset, end + 1))
+    until = data.draw(st.integers(offset, end + 1) | st.just(end))
+    max_bytes = data.draw(st.integers(0, pos) | st.just(pos))
+    due = [at for at in range(dropped, len(rows)) if places[at][1] > offset]
+    first = due[0] if due else len(rows)
+    stop = first
+    while (
+        stop < len(rows)
+        and (places[stop - 1][1] if stop else 0) < until
+        and places[stop][0] + rows[stop][1] + HEADER_SIZE - places[first][0] <= max_bytes
+        and (stop == first or not rows[stop][2])
+    ):
+        stop += 1
+    for _ in range(2):  # the second time by the place that was kept for the reader
+        found = partition.find_run(offset, until, max_bytes)
+        if stop - first < MIN_RUN:
+            assert found is None
+            continue
+        last = places[stop - 1][0] + rows[stop - 1][1] + HEADER_SIZE
+        size = last - places[first][0]
+        assert found is not None
+        assert found[1:] == (first, stop - 1, places[first][0], size, places[stop - 1][1])
+        assert [row[1] for row in RUN_ROW.iter_unpack(found.rows)] == list(range(first, stop))
+
+
+def test_partition_with_transactions_has_no_runs() -> None:
+    """The entries of its rows need not be in their order."""
+    for waited in (0, 1):
+        partition = Partition(MemoryTables(), "t", topic_id=1, number=0)
+        for index in range(MIN_RUN):
+            partition.append(index, 100 * index, 100 - HEADER_SIZE, 0, 1, 0, index + waited)
+        assert (partition.find_run(0, MIN_RUN, 1 << 20) is None) == bool(waited)
 
 
 @given(BATCHES, st.integers(0, 300), st.integers(1, 3))

@@ -26,9 +26,7 @@ from dledger.protocol.messages.client import (
     AppendResponse,
     ExecuteRequest,
     ExecuteResponse,
-    FetchedBatch,
     FetchRequest,
-    FetchResponse,
     GroupRequest,
     GroupResponse,
     MetadataRequest,
@@ -46,6 +44,10 @@ from dledger.protocol.messages.client import (
     TransferResponse,
 )
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.fetched import (
+    FetchedBatch,
+    FetchResponse,
+)
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.protocol.wire import FrameLimits, FrameReader, decode, encode
 from dledger.records.body.header import decode_header

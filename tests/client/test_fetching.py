@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from dledger.checksum import crc32
 from dledger.client.protocol.reading.fetching import Fetcher
-from dledger.errors import ProtocolError
-from dledger.protocol.messages.client import FetchedBatch, FetchResponse
+from dledger.errors import CorruptEntry, ProtocolError
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import HEADER_SIZE
+from dledger.protocol.messages.fetched import RUN_ROW, FetchedBatch, FetchedRun, FetchResponse
 
 
 def take(position: int, *spans: tuple[int, int]) -> int:
@@ -19,6 +23,50 @@ def take(position: int, *spans: tuple[int, int]) -> int:
     )
     fetcher.take(FetchResponse(code=Code.SUCCESS, batches=batches), memoryview(bytes(len(spans))))
     return fetcher.position
+
+
+def run_of(*spans: tuple[int, int], crc: int = crc32(b"x")) -> tuple[FetchResponse, memoryview]:
+    """An answer with the entries of these offsets, [first, end), each with a body of one byte."""
+    rows = b"".join(
+        RUN_ROW.pack(first, 10 + at, 49 * at, 0, 0, at, 1, crc)
+        for at, (first, _) in enumerate(spans)
+    )
+    run = FetchedRun(rows, end_offset=spans[-1][1], term=3)
+    payload = b"".join(bytes(HEADER_SIZE) + b"x" for _ in spans)
+    return FetchResponse(code=Code.SUCCESS, run=run), memoryview(payload)
+
+
+def test_run_is_taken_as_its_bodies_and_their_places() -> None:
+    fetcher = Fetcher(1, 0, 5, None, 1 << 20, "read 't'")
+    found = fetcher.take(*run_of((4, 6), (6, 9)))
+    assert [(batch, bytes(body)) for batch, body in found] == [
+        (FetchedBatch(4, 2, 1, crc32(b"x"), 10, 3), b"x"),
+        (FetchedBatch(6, 3, 1, crc32(b"x"), 11, 3), b"x"),
+    ]
+    assert (fetcher.position, found.end_offset) == (9, 9)
+
+
+@pytest.mark.parametrize("crc", [0, 7], ids=["no CRC", "another CRC"])
+def test_run_that_is_not_known_to_be_sound_is_asked_for_body_by_body(crc: int) -> None:
+    """The node looks at each then, and repairs what is damaged."""
+    fetcher = Fetcher(1, 0, 5, None, 1 << 20, "read 't'")
+    assert fetcher.request().takes_run
+    assert not fetcher.take(*run_of((5, 6), crc=crc))
+    assert (fetcher.position, fetcher.request().takes_run) == (5, False)
+    with pytest.raises(CorruptEntry):
+        fetcher.take(*run_of((5, 6), crc=crc))
+
+
+def test_run_whose_rows_are_not_those_of_its_entries_is_refused() -> None:
+    answer, payload = run_of((5, 6), (6, 7))
+    for wrong in (
+        replace(answer.run, end_offset=6),
+        replace(answer.run, rows=answer.run.rows[56:]),
+    ):
+        with pytest.raises(ProtocolError, match="a run of"):
+            Fetcher(1, 0, 5, None, 1, "").take(replace(answer, run=wrong), payload)
+    with pytest.raises(ProtocolError, match="where 4 comes next"):
+        Fetcher(1, 0, 4, None, 1, "").take(answer, payload)
 
 
 def test_batches_that_go_on_where_the_reader_stands_are_taken() -> None:

@@ -28,14 +28,9 @@ from dledger.errors import (
     TransactionError,
 )
 from dledger.protocol.messages.catalog_commands import EvolveSchema, StageSum
-from dledger.protocol.messages.client import (
-    FetchedBatch,
-    FetchedBatches,
-    OffsetKind,
-    OffsetsResponse,
-    TopicInfo,
-)
+from dledger.protocol.messages.client import OffsetKind, OffsetsResponse, TopicInfo
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.fetched import FetchedBatch, FetchedBatches
 from dledger.records.body.records import decode_batch, encode_batch
 from dledger.records.columns.types import Columns
 from dledger.records.digest import RowsSum

@@ -17,7 +17,7 @@ from dledger.datasource.table.schema import WriteColumns
 from dledger.datasource.write.records import Coalescer, Router, cut
 from dledger.datasource.write.spreading import Spread
 from dledger.errors import ConfigError
-from dledger.protocol.messages.client import FetchedBatch
+from dledger.protocol.messages.fetched import FetchedBatch
 from dledger.records.body.records import encode_batch
 from dledger.records.body.schema import RECORD_SCHEMA
 from tests.datasource.fake_log import fetched

@@ -19,13 +19,15 @@ from dledger.net.secret import Secret, Side
 from dledger.protocol.messages.client import (
     AppendRequest,
     AppendResponse,
-    FetchedBatch,
     FetchRequest,
-    FetchResponse,
     StatusRequest,
     StatusResponse,
 )
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.fetched import (
+    FetchedBatch,
+    FetchResponse,
+)
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.protocol.wire import FrameLimits, FrameReader, decode, encode
 

@@ -18,8 +18,9 @@ from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.rpc import Rpc
 from dledger.net.connections.tls import CertificateRefused, client_context, server_context
 from dledger.net.secret import Secret
-from dledger.protocol.messages.client import AppendRequest, FetchedBatch, FetchResponse
+from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.fetched import FetchedBatch, FetchResponse
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.protocol.messages.peer import HeartBeatRequest
 from dledger.protocol.wire import Message

@@ -36,7 +36,6 @@ from dledger.protocol.messages.client import (
     ExecuteRequest,
     ExecuteResponse,
     FetchRequest,
-    FetchResponse,
     OffsetKind,
     OffsetsRequest,
     OffsetsResponse,
@@ -44,6 +43,9 @@ from dledger.protocol.messages.client import (
     TransferRequest,
 )
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.fetched import (
+    FetchResponse,
+)
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.records.body.header import Flag
 from dledger.types import NodeId, Role

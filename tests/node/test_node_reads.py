@@ -13,7 +13,9 @@ from damaging import damage
 from elections import QUICK, cut_off
 from holding import between, watch
 
+from dledger.catalog.topics.partition import MIN_RUN
 from dledger.checksum import crc32
+from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.protocol.messages.catalog_commands import CommitOffsets, CreateTopic, DeleteTopic
 from dledger.protocol.messages.client import (
     AppendRequest,
@@ -26,6 +28,9 @@ from dledger.protocol.messages.client import (
     SplitSpan,
 )
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.fetched import (
+    NO_RUN,
+)
 from dledger.protocol.messages.peer import PushEntryResponse
 
 
@@ -40,6 +45,25 @@ async def test_a_fetch_brings_the_bodies_byte_for_byte_from_any_replica(group: A
         assert found == bodies
         assert [batch.base_offset for batch in answer.batches] == list(range(0, 20, 2))
         assert [batch.crc for batch in answer.batches] == [crc32(data) for data in bodies]
+
+
+async def test_neighbouring_entries_are_sent_whole_to_an_asker_that_takes_them(group: Any) -> None:
+    client, topic = await group.topic()
+    other = await client.create("other")
+    sent = await client.write(topic, (b"%d" % n * 50 for n in range(MIN_RUN)))
+    await client.write(other)
+    await client.write(topic)
+    await group.agree()
+    for node in list(group.nodes.values()):
+        reader = await group.client(node)
+        request = FetchRequest(topic_id=topic, partition=0, start_offset=0, takes_run=True)
+        answer, payload = await reader.start(request)
+        found = FetchedBodies.of_run(answer.run, memoryview(payload))
+        assert [bytes(body) for _, body in found] == sent
+        terms = [(batch.index, batch.term) for batch, _ in found]
+        assert terms == [(at, node.raft.term_at(at)) for at, _ in terms]
+        few, _ = await reader.start(replace(request, start_offset=1))
+        assert (few.run, len(few.batches)) == (NO_RUN, MIN_RUN)
 
 
 async def test_each_fetched_batch_says_the_term_of_its_entry(group: Any) -> None:
@@ -375,6 +399,21 @@ async def test_a_damaged_entry_is_never_served(group: Any) -> None:
     sound = next(node for node in group.nodes.values() if node is not leader)
     reader = await group.client(sound)
     assert (await reader.fetch(topic, 2, max_bytes=1))[1] == [bodies[2]]
+
+
+@pytest.mark.group(cache_bytes=200_000)
+async def test_damaged_entry_among_neighbours_is_read_elsewhere_and_repaired(group: Any) -> None:
+    await group.topic()
+    client = await group.async_client()
+    values = [bytes([65 + n]) * 8000 for n in range(MIN_RUN + 8)]
+    for value in values:
+        await client.append("t", value)
+    await group.agree()
+    leader = await group.leader()
+    damage(leader.node.directory, values[2])
+    batches = client.read("t", 0, 0, replica=leader.node.node_id)
+    assert [one async for batch in batches for one in batch["value"].to_pylist()] == values
+    await group.until(lambda: leader.parts.repairs.repaired == 1)
 
 
 async def test_metadata_names_leader_members_topics_and_limits(group: Any) -> None:

@@ -10,13 +10,9 @@ from bodies import body, heartbeat
 from elections import SLOW_VOTES
 
 from dledger.net import FrameLimits
-from dledger.protocol.messages.client import (
-    AppendRequest,
-    FetchResponse,
-    StatusRequest,
-    TransferRequest,
-)
+from dledger.protocol.messages.client import AppendRequest, StatusRequest, TransferRequest
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.fetched import FetchResponse
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.protocol.wire import FrameReader, encode
 from dledger.protocol.wire.framing import pack_frame

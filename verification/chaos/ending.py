@@ -9,7 +9,7 @@ from typing import Final
 from dledger.client import AsyncClient
 from dledger.client.protocol.reading.fetching import Fetcher
 from dledger.client.protocol.reading.reading import records, take
-from dledger.protocol.messages.client import FetchResponse
+from dledger.protocol.messages.fetched import FetchResponse
 from dledger.storage.offline.dump import dump_store
 from dledger.storage.offline.verify import verify_store
 from dledger.testing.checkers.history import OperationKind, Recorder

@@ -30,6 +30,18 @@ class BatchRef(NamedTuple):
     crc: int
 
 
+class RunRef(NamedTuple):
+    """Where batches lie whose entries are neighbours: ``rows`` of the table, the entries' first and
+    last index, the first one's pos, the bytes of all of them, and the offset behind the last."""
+
+    rows: bytes
+    first: int
+    last: int
+    pos: int
+    size: int
+    end_offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class CommandResult:
     """The outcome of a command; ``result`` is empty unless ``code`` is SUCCESS."""

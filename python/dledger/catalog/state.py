@@ -8,7 +8,7 @@ from dledger.catalog.clients.consumer_groups import Groups
 from dledger.catalog.clients.producers import Producers
 from dledger.catalog.clients.transactions import Transactions
 from dledger.catalog.clients.writers import MAX_WRITERS
-from dledger.catalog.results import BatchRef
+from dledger.catalog.results import BatchRef, RunRef
 from dledger.catalog.topics.partition import Partition
 from dledger.catalog.topics.partitions import Partitions
 from dledger.catalog.topics.queues import Queues
@@ -103,6 +103,16 @@ class CatalogState:
             OffsetOutOfRange: ``offset`` is below the first kept one.
         """
         return self._at(topic_id, partition).find(offset, end_offset, max_bytes)
+
+    def find_run(
+        self, topic_id: int, partition: int, offset: int, end_offset: int, max_bytes: int
+    ) -> RunRef | None:
+        """As `find`, only batches whose entries lie one behind the other; None when these are few.
+
+        Raises:
+            TopicNotFound: no such topic or partition.
+        """
+        return self._at(topic_id, partition).find_run(offset, end_offset, max_bytes)
 
     def offset_for_time(self, topic_id: int, partition: int, timestamp_us: int) -> int:
         """The base offset of the first batch with a record of that time or later, -1 when there is

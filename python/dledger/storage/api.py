@@ -191,6 +191,13 @@ class LogStore(Protocol):
             OffsetOutOfRange: not kept any more.
         """
 
+    def read_run(self, first: Index, pos: int, size: int) -> Buffer:
+        """The bytes of neighbouring entries, unchecked; fewer where the file ends.
+
+        Raises:
+            OffsetOutOfRange: the ``first`` one is not kept any more.
+        """
+
     def index_at(self, pos: int) -> Index | None:
         """The entry that begins at this log position, in bytes; None where none does that is
         kept."""

@@ -292,6 +292,11 @@ class FileStore:
         except OSError as error:
             raise self._read_failed(min(refs)[0], max(refs)[0], error) from error
 
+    def read_run(self, first: Index, pos: int, size: int) -> Buffer:
+        """See `LogStore.read_run`."""
+        self._check_alive()
+        return self._reader.read_run(first, pos, size)
+
     def index_at(self, pos: int) -> Index | None:
         """See `LogStore.index_at`."""
         self._check_alive()

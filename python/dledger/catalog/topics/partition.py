@@ -21,24 +21,30 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
 
-from dledger.catalog.results import BatchRef
+from dledger.catalog.results import BatchRef, RunRef
 from dledger.catalog.topics.table import Table, TableFactory
 from dledger.checksum import crc32
 from dledger.errors import CorruptStore, OffsetOutOfRange
+from dledger.protocol.messages.entry import HEADER_SIZE
+from dledger.protocol.messages.fetched import RUN_ROW
 
 RAW: Final = -1
 """In place of the newest version of schemas, for a topic of Kafka-shaped records."""
 ROW: Final = struct.Struct("<qqqqqqII")
 ROW_SIZE: Final = 56
 assert ROW.size == ROW_SIZE
+assert ROW.format == RUN_ROW.format, "rows are sent as they are"
 BASE: Final = 0
 INDEX: Final = 8
+POS: Final = 16
 NEWEST: Final = 24
 APPLIED: Final = 32
 BYTES: Final = 40
 CHUNK_ROWS: Final = 1024
 FIRST_ROWS: Final = 8
 MAX_CURSORS: Final = 64
+MIN_RUN: Final = 32
+"""Batches that are sent as a run."""
 NO_TIME: Final = -(1 << 63)
 
 _pack_row = ROW.pack
@@ -177,17 +183,55 @@ class Partition:
             end_offset = self.next_offset
         if offset >= end_offset and offset >= self.begin_offset:
             return []
+        row = self._reader_at(offset)
+        found = self._collect(row, end_offset, max_bytes)
+        self._reader_goes_on(found[-1].base_offset + found[-1].count, row + len(found))
+        return found
+
+    def find_run(self, offset: int, end_offset: int, max_bytes: int) -> RunRef | None:
+        """The batches that hold [offset, end_offset), up to ``max_bytes`` of them, as far as their
+        entries lie one behind the other; None when these are few."""
+        end_offset = min(end_offset, self.next_offset)
+        if self.lateness or not self.begin_offset <= offset < end_offset:
+            return None  # where a transaction placed batches, a row's entry may lie before the last
+        row = self._reader_at(offset)
+        room = self._entries_before(row) + max_bytes
+        stop = bisect_right(range(self.rows + 1), room, lo=row, key=self._entries_before) - 1
+        stop = self._first_above(BASE, end_offset - 1, row, stop)
+        # Rows have their entries in the order of the log, so that these are neighbours as long as
+        # each begins where the one before ends.
+        stop = bisect_right(range(stop), self._others_before(row), lo=row, key=self._others_before)
+        if stop - row < MIN_RUN:
+            return None
+        rows = bytes(self.table.read(row, stop))
+        size = self._entries_before(stop) - self._entries_before(row)
+        behind = self._number(stop, BASE) if stop < self.rows else self.next_offset
+        self._reader_goes_on(behind, stop)
+        first, last = (_number_at(rows, at + INDEX)[0] for at in (0, len(rows) - ROW_SIZE))
+        return RunRef(rows, first, last, _number_at(rows, POS)[0], size, behind)
+
+    def _entries_before(self, row: int) -> int:
+        """Bytes of the entries of all rows before this one."""
+        bodies = self._number(row, BYTES) if row < self.rows else self.bytes
+        return bodies + row * HEADER_SIZE
+
+    def _others_before(self, row: int) -> int:
+        """Bytes in front of a row's entry that are of no row; they grow from row to row."""
+        return self._number(row, POS) - self._entries_before(row)
+
+    def _reader_at(self, offset: int) -> int:
+        """The row that holds an offset."""
+        row = -1 if self._cursors is None else self._cursors.get(offset, -1)
+        return self._row_of(offset) if row < self.begin_row else row
+
+    def _reader_goes_on(self, offset: int, row: int) -> None:
+        """A reader will ask for this offset, which is the first one of the row."""
         cursors = self._cursors
         if cursors is None:
             cursors = self._cursors = {}
-        row = cursors.get(offset, -1)
-        if row < self.begin_row:
-            row = self._row_of(offset)
-        found = self._collect(row, end_offset, max_bytes)
         if len(cursors) >= MAX_CURSORS:
             del cursors[next(iter(cursors))]
-        cursors[found[-1].base_offset + found[-1].count] = row + len(found)
-        return found
+        cursors[offset] = row
 
     def _collect(self, row: int, end_offset: int, max_bytes: int) -> list[BatchRef]:
         """The batches from ``row`` on that begin below ``end_offset``; up to ``max_bytes``, but at

@@ -31,7 +31,8 @@ from dledger.client.protocol.results import Appended, Committed, OnDelivery
 from dledger.client.protocol.session import ProducerSession
 from dledger.environment import REAL, Environment
 from dledger.errors import DLedgerError
-from dledger.protocol.messages.client import FetchedBatch, TopicInfo
+from dledger.protocol.messages.client import TopicInfo
+from dledger.protocol.messages.fetched import FetchedBatch
 from dledger.records.body.build import Headers, Times, Values
 
 

@@ -39,7 +39,8 @@ from dledger.client.protocol.reading.resuming import (
 )
 from dledger.client.protocol.results import Appended, Committed, OnDelivery
 from dledger.interrupts import is_interrupt
-from dledger.protocol.messages.client import FetchedBatch, TopicInfo
+from dledger.protocol.messages.client import TopicInfo
+from dledger.protocol.messages.fetched import FetchedBatch
 from dledger.records.body.build import Headers, Times, Values
 
 

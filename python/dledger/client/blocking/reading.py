@@ -12,7 +12,7 @@ from dledger.client.protocol.reading.fetching import WAIT_MS, Fetcher
 from dledger.client.protocol.reading.reading import Replicas, take
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.net.connections.blocking import BlockingConnection, Lost
-from dledger.protocol.messages.client import FetchResponse
+from dledger.protocol.messages.fetched import FetchResponse
 
 
 class BlockingReader:

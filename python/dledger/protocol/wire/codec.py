@@ -15,16 +15,11 @@ from typing import Any, Final
 
 from dledger.errors import ProtocolError
 from dledger.interrupts import is_interrupt
+from dledger.protocol.messages import fetched, hello
 from dledger.protocol.messages.catalog_commands import Command
-from dledger.protocol.messages.client import (
-    AppendRequest,
-    ClientRequest,
-    ClientResponse,
-    FetchedBatches,
-    FetchResponse,
-)
+from dledger.protocol.messages.client import AppendRequest, ClientRequest, ClientResponse
 from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, Entry
-from dledger.protocol.messages.hello import FIRST_FIELDS
+from dledger.protocol.messages.fetched import RUN_ROW, FetchedBatches, FetchedRun, FetchResponse
 from dledger.protocol.messages.peer import PeerMessage, PushEntryRequest
 from dledger.protocol.messages.repair import RepairMessage, RepairResponse
 from dledger.protocol.messages.rocketmq import (
@@ -52,17 +47,17 @@ Message = (
 )
 
 
+FIRST_FIELDS: Final = hello.FIRST_FIELDS | fetched.FIRST_FIELDS
+
+
 class _Tables(dict[int, FieldTable]):
     """The tables of messages by number, each made with the first message of its kind: making all
     of them would cost every process a tenth of its start."""
 
     def __missing__(self, kind: int) -> FieldTable:
         message = MESSAGES[kind]
-        table = (
-            OpenTable(message, FIRST_FIELDS[message])
-            if message in FIRST_FIELDS
-            else FieldTable(message)
-        )
+        first = FIRST_FIELDS.get(message)
+        table = FieldTable(message) if first is None else OpenTable(message, first)
         return self.setdefault(kind, table)
 
 
@@ -162,9 +157,25 @@ def _with_entries(message: Any, payload: Buffer) -> Any:
 
 
 def _check_fetched(message: FetchResponse, payload: Buffer) -> None:
-    announced = sum([row[2] for row in FetchedBatches.of(message.batches).rows()])
+    if message.run.rows:
+        announced = run_size(message.run)
+    else:
+        announced = sum([row[2] for row in FetchedBatches.of(message.batches).rows()])
     if announced != len(payload):
         raise WrongField(f"batches: {announced} bytes announced, {len(payload)} came")
+
+
+def run_size(run: FetchedRun) -> int:
+    """Bytes of the entries of a run.
+
+    Raises:
+        WrongField: these are no rows.
+    """
+    if len(run.rows) % RUN_ROW.size:
+        raise WrongField(f"run: {len(run.rows)} bytes are no row of {RUN_ROW.size}-byte rows")
+    _, _, _, _, _, before, _, _ = RUN_ROW.unpack_from(run.rows)
+    _, _, _, _, _, end, size, _ = RUN_ROW.unpack_from(run.rows, len(run.rows) - RUN_ROW.size)
+    return int(end + size - before) + len(run.rows) // RUN_ROW.size * HEADER_SIZE
 
 
 def encode_command(command: Command) -> bytes:

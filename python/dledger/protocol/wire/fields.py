@@ -14,8 +14,8 @@ from enum import IntEnum
 from functools import cache
 from typing import Any, Final, NewType, Union, cast, get_args, get_origin, get_type_hints
 
-from dledger.protocol.messages.client import FETCHED_ROW, FetchedBatch, FetchedBatches
 from dledger.protocol.messages.entry import Entry, pack_sizes
+from dledger.protocol.messages.fetched import FETCHED_ROW, FetchedBatch, FetchedBatches
 from dledger.protocol.wire.message_numbers import COMMAND_TAGS, COMMANDS
 from dledger.types import Index, Term
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dledger.protocol.messages import catalog_commands as command
-from dledger.protocol.messages import client, hello, peer, repair
+from dledger.protocol.messages import client, fetched, hello, peer, repair
 from dledger.protocol.messages import rocketmq as broker
 from dledger.protocol.messages import snapshot as install
 
@@ -37,7 +37,7 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     36: client.ExecuteRequest,
     37: client.ExecuteResponse,
     38: client.FetchRequest,
-    39: client.FetchResponse,
+    39: fetched.FetchResponse,
     40: client.OffsetsRequest,
     41: client.OffsetsResponse,
     44: client.GroupRequest,

@@ -55,18 +55,19 @@ _TIME: Final = 3
 """The word of a header with its first time."""
 
 
-def decode_one_records(payload: Buffer, sizes: Numbers) -> pa.RecordBatch | None:
+def decode_one_records(payload: Buffer, sizes: Numbers, gap: int = 0) -> pa.RecordBatch | None:
     """The records of bodies that lie one behind the other, as `decode_batch` gives them one by one,
     in the RECORD_SCHEMA; None when one of the bodies is not of one plain record, or laid out in
     another way.
 
     Args:
-        sizes: of each body, in bytes; together those of ``payload``.
+        sizes: of each body, in bytes; together, with a ``gap`` of bytes in front of each, those of
+            ``payload``.
     """
-    if len(payload) % WORD or (sizes % WORD).any():
+    if gap % WORD or (sizes % WORD).any():
         return None
     words = _words(payload)
-    starts = (np.cumsum(sizes) - sizes) // WORD
+    starts = (np.cumsum(sizes + gap) - sizes) // WORD
     room = sizes // WORD - BODY_HEADER_SIZE // WORD
     if (room <= 0).any():
         return None

@@ -105,6 +105,11 @@ class Reader:
             at = stop
         return bodies
 
+    def read_run(self, first: Index, pos: int, size: int) -> Buffer:
+        """See `LogStore.read_run`."""
+        self._check_range(self._view(), first)
+        return self._data.pread(pos, size)
+
     def index_at(self, pos: int) -> Index | None:
         """See `LogStore.index_at`. The header there says which entry it is; where it is damaged,
         the index knows."""

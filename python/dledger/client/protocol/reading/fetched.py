@@ -12,7 +12,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dledger.errors import ProtocolError
-from dledger.protocol.messages.client import FETCHED_ROW, FetchedBatch, FetchedBatches
+from dledger.protocol.messages.entry import HEADER_SIZE
+from dledger.protocol.messages.fetched import (
+    FETCHED_ROW,
+    RUN_ROW,
+    FetchedBatch,
+    FetchedBatches,
+    FetchedRun,
+)
 from dledger.records.body.one_records import decode_one_records
 from dledger.records.body.records import decode_batch
 from dledger.types import Buffer
@@ -29,7 +36,18 @@ _ROW: Final = np.dtype(
         ("term", ">i8"),
     ]
 )
-assert _ROW.itemsize == FETCHED_ROW.size
+_RUN_ROW: Final = np.dtype(
+    [
+        ("base_offset", "<i8"),
+        ("index", "<i8"),
+        ("pos", "<i8"),
+        ("own", "<i8", 2),
+        ("before", "<i8"),
+        ("size", "<u4"),
+        ("crc", "<u4"),
+    ]
+)
+assert (_ROW.itemsize, _RUN_ROW.itemsize) == (FETCHED_ROW.size, RUN_ROW.size)
 
 
 def batch_columns(batches: FetchedBatches) -> npt.NDArray[np.void]:
@@ -46,10 +64,28 @@ class Decoded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchedBodies:
-    """One answer's bodies; ``payload`` has them one behind the other."""
+    """One answer's bodies; ``payload`` has them one behind the other, with ``gap`` bytes in front
+    of each."""
 
     batches: FetchedBatches
     payload: memoryview
+    gap: int = 0
+
+    @classmethod
+    def of_run(cls, run: FetchedRun, payload: memoryview) -> FetchedBodies:
+        """Raises ProtocolError: the rows are not those of the entries."""
+        rows = np.frombuffer(run.rows, _RUN_ROW)
+        counts = np.diff(rows["base_offset"], append=run.end_offset)
+        size = int(rows["size"].sum(dtype=np.int64)) + len(rows) * HEADER_SIZE
+        if size != len(payload) or counts.min() < 1:
+            raise ProtocolError(
+                f"a run of {len(rows)} batches with {size} bytes, in {len(payload)} bytes"
+            )
+        batches = np.empty(len(rows), _ROW)
+        for name in ("base_offset", "size", "crc", "index"):
+            batches[name] = rows[name]
+        batches["count"], batches["term"] = counts, run.term
+        return cls(FetchedBatches(batches.tobytes()), payload, HEADER_SIZE)
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -57,6 +93,7 @@ class FetchedBodies:
     def __iter__(self) -> Iterator[tuple[FetchedBatch, memoryview]]:
         at = 0
         for batch in self.batches:
+            at += self.gap
             yield batch, self.payload[at : at + batch.size]
             at += batch.size
 
@@ -75,17 +112,18 @@ class FetchedBodies:
         """
         rows = batch_columns(self.batches)
         sizes = rows["size"].astype(np.int64)
-        ends = np.cumsum(sizes)
+        ends = np.cumsum(sizes + self.gap)
         single = rows["count"] == 1
         borders = [0, *(np.flatnonzero(single[1:] != single[:-1]) + 1).tolist(), len(rows)]
         for first, end in pairwise(borders):
             part = FetchedBodies(
                 self.batches.part(first, end),
-                self.payload[ends[first] - sizes[first] : ends[end - 1]],
+                self.payload[ends[first] - sizes[first] - self.gap : ends[end - 1]],
+                self.gap,
             )
             records = None
             if end - first > 1 and single[first]:
-                records = decode_one_records(part.payload, sizes[first:end])
+                records = decode_one_records(part.payload, sizes[first:end], self.gap)
             if records is not None:
                 yield Decoded(records, part.batches)
             else:
@@ -109,3 +147,6 @@ class FetchedBodies:
         """Each body alone."""
         for at, (_, body) in enumerate(self):
             yield FetchedBodies(self.batches.part(at, at + 1), body)
+
+
+NO_BODIES: Final = FetchedBodies(FetchedBatches(b""), memoryview(b""))

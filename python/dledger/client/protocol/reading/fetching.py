@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from dledger.checksum import crc32
 from dledger.client.protocol.outcome import AnswerOutcome, answer_outcome, error_for
-from dledger.client.protocol.reading.fetched import FetchedBodies
+from dledger.client.protocol.reading.fetched import NO_BODIES, FetchedBodies
 from dledger.errors import CorruptEntry, ProtocolError
-from dledger.protocol.messages.client import FetchedBatches, FetchRequest, FetchResponse
+from dledger.protocol.messages.client import FetchRequest
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.fetched import FetchedBatches, FetchResponse
 
 FETCH_BYTES = 4 << 20
 """Stored bytes of one answer, unless the caller says otherwise."""
@@ -33,6 +34,8 @@ class Fetcher:
     """The read, for messages of errors."""
     on_read: Callable[[int], None] | None = None
     """Called with the offset behind the last record read."""
+    takes_run: bool = True
+    """Until one was damaged: a node that looks at each entry says so, and repairs it."""
 
     @property
     def done(self) -> bool:
@@ -47,6 +50,7 @@ class Fetcher:
             end_offset=-1 if self.end is None else self.end,
             max_bytes=self.max_bytes,
             wait_ms=WAIT_MS,
+            takes_run=self.takes_run,
         )
 
     def take(self, answer: FetchResponse, payload: memoryview) -> FetchedBodies:
@@ -63,23 +67,42 @@ class Fetcher:
                 begin=answer.begin_offset,
                 end=answer.end_offset,
             )
-        batches = FetchedBatches.of(answer.batches)
+        if answer.run.rows:
+            found = FetchedBodies.of_run(answer.run, payload)
+        else:
+            found = FetchedBodies(FetchedBatches.of(answer.batches), payload)
+        damaged = self._check(found)
+        if damaged and self.takes_run and answer.run.rows:
+            self.takes_run = False
+            return NO_BODIES
+        if damaged:
+            raise CorruptEntry(damaged)
+        if found:
+            self.position = found.end_offset
+            if self.on_read is not None:
+                self.on_read(self.position)
+        return found
+
+    def _check(self, found: FetchedBodies) -> str:
+        """What is damaged in the bodies, if anything.
+
+        Raises:
+            ProtocolError: their offsets do not go on where this read is.
+        """
         at, position, is_first = 0, self.position, True
-        for base, count, size, crc, _, _ in batches.rows():
+        payload, gap = found.payload, found.gap
+        for base, count, size, crc, _, _ in found.batches.rows():
             last = base + count
             if base > position or last <= position or (base != position and not is_first):
                 raise ProtocolError(
                     f"{self.what}: offsets [{base}, {last}) where {position} comes next"
                 )
-            if crc and crc32(payload[at : at + size]) != crc:
-                raise CorruptEntry(
-                    f"{self.what}: the body of offsets [{base}, {last}) does not match its CRC"
-                )
+            at += gap
+            # a node looks at an entry without a CRC before it sends it
+            if crc32(payload[at : at + size]) != crc if crc else gap:
+                return f"{self.what}: the body of offsets [{base}, {last}) does not match its CRC"
             at, position, is_first = at + size, last, False
-        self.position = position
-        if not is_first and self.on_read is not None:
-            self.on_read(position)
-        return FetchedBodies(batches, payload)
+        return ""
 
 
 def elsewhere(code: Code) -> bool:

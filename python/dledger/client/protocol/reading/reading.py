@@ -12,7 +12,8 @@ from dledger.client.protocol.reading.fetching import Fetcher, elsewhere
 from dledger.client.protocol.routing import CallPolicy
 from dledger.errors import DLedgerError, OffsetOutOfRange, Unavailable
 from dledger.net.address import split_address
-from dledger.protocol.messages.client import FetchResponse, MetadataRequest, TopicInfo
+from dledger.protocol.messages.client import MetadataRequest, TopicInfo
+from dledger.protocol.messages.fetched import FetchResponse
 from dledger.records.body.records import with_offsets
 from dledger.records.columns.types import Columns
 

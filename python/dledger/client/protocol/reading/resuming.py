@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dledger import forks
 from dledger.client.protocol.reading.fetched import FetchedBodies
-from dledger.protocol.messages.client import FetchedBatch
+from dledger.protocol.messages.fetched import FetchedBatch
 
 T = TypeVar("T")
 G = TypeVar("G")
