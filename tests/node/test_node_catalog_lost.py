@@ -152,9 +152,10 @@ async def test_group_of_one_without_catalog_does_not_start_and_asks_for_backup(
         await group.start()
 
 
+@pytest.mark.parametrize("takes_run", [False, True])
 @pytest.mark.parametrize("settings", [SMALL, ENDLESS], ids=["from the leader", "from its own log"])
 async def test_damaged_topic_index_row_is_never_followed_and_index_is_rebuilt(
-    play: Callable[..., Any], settings: dict[str, Any]
+    play: Callable[..., Any], settings: dict[str, Any], takes_run: bool
 ) -> None:
     async with play(**settings) as group:
         topic = await write(group, 0, 60)
@@ -164,7 +165,8 @@ async def test_damaged_topic_index_row_is_never_followed_and_index_is_rebuilt(
         node = await group.follower()
         await damage_row(node, topic)
         client = await group.client(node)
-        answer, bodies = await client.fetch(topic, node.catalog.end_offset(topic, 0) - 1)
+        last = node.catalog.end_offset(topic, 0) - 1
+        answer, bodies = await client.fetch(topic, last, takes_run=takes_run)
         assert (answer.code, bodies) == (Code.DISK_ERROR, [])
         await group.until(lambda: node._restarting is not None)
         await awake(node)

@@ -16,6 +16,7 @@ from holding import between, watch
 from dledger.catalog.topics.partition import MIN_RUN
 from dledger.checksum import crc32
 from dledger.client.protocol.reading.fetched import FetchedBodies
+from dledger.net.limits.outflow import Outflow
 from dledger.protocol.messages.catalog_commands import CommitOffsets, CreateTopic, DeleteTopic
 from dledger.protocol.messages.client import (
     AppendRequest,
@@ -383,6 +384,23 @@ async def test_a_full_answer_to_a_split_still_has_a_piece_of_every_span(
     await client.write(topic, [bytes(4000)] * 10, count=5)
     answer = await client.ask(SplitRequest(spans=(span(topic, 0, 50),) * 3))
     assert [len(cuts) for cuts in answer.cuts] == [3, 1, 1]
+
+
+@pytest.mark.group(1)
+@pytest.mark.parametrize("takes_run", [False, True])
+async def test_fetch_that_waited_while_its_topic_was_deleted_is_answered(
+    group: Any, monkeypatch: pytest.MonkeyPatch, takes_run: bool
+) -> None:
+    client, topic = await group.topic()
+    await client.write(topic)
+    waiting: list[Any] = []
+    monkeypatch.setattr(Outflow, "ask", lambda self, taker, work: waiting.append(work))
+    request = FetchRequest(topic_id=topic, partition=0, start_offset=0, takes_run=takes_run)
+    answer = client.start(request)
+    await group.until(lambda: waiting)
+    assert (await client.execute(DeleteTopic(name="t"))).code is Code.SUCCESS
+    waiting.pop()()
+    assert (await answer)[0].code is Code.UNKNOWN_TOPIC
 
 
 @pytest.mark.group(cache_bytes=200_000)

@@ -195,12 +195,16 @@ class Partition:
         if self.lateness or not self.begin_offset <= offset < end_offset:
             return None  # where a transaction placed batches, a row's entry may lie before the last
         row = self._reader_at(offset)
-        room = self._entries_before(row) + max_bytes
+        if row + MIN_RUN > self.rows:
+            return None  # as for most readers that follow the log
+        room, others = self._entries_before(row) + max_bytes, self._others_before(row)
+        if self._entries_before(row + MIN_RUN) > room:
+            return None
         stop = bisect_right(range(self.rows + 1), room, lo=row, key=self._entries_before) - 1
         stop = self._first_above(BASE, end_offset - 1, row, stop)
         # Rows have their entries in the order of the log, so that these are neighbours as long as
         # each begins where the one before ends.
-        stop = bisect_right(range(stop), self._others_before(row), lo=row, key=self._others_before)
+        stop = bisect_right(range(stop), others, lo=row, key=self._others_before)
         if stop - row < MIN_RUN:
             return None
         rows = bytes(self.table.read(row, stop))

@@ -176,12 +176,15 @@ class Reads(NodePart):
         _, end = self._range(request.topic_id, request.partition)
         stop = end if request.end_offset < 0 else min(end, request.end_offset)
         limit = min(request.max_bytes, MAX_FETCH_BYTES, room)
-        if request.takes_run and not only_small and self._serve_run(asked, stop, limit):
-            return
         try:
+            if request.takes_run and not only_small and self._serve_run(asked, stop, limit):
+                return
             refs = self._catalog.find(
                 request.topic_id, request.partition, request.start_offset, stop, limit
             )
+        except (TopicNotFound, OffsetOutOfRange):  # deleted while this waited for its turn
+            self.fetch(connection, asked.request_id, request)
+            return
         except StorageError as error:
             self._failed(asked, error)
             return
