@@ -4,6 +4,7 @@ disk-errors`` and ``make byte-flips`` try, and that it sees planted bugs."""
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +23,13 @@ from dledger.rocketmq.store.store_lock import CheckpointFile
 from verification.disk.memory_disk import MemoryDisk
 from verification.disk_states.failures import FailingDisk
 from verification.disk_states.store_failures import faults_of, sweep_store, sweep_upgrade
-from verification.disk_states.store_flips import FREE, flip_store, store_images
+from verification.disk_states.store_flips import (
+    FREE,
+    StoreFlipTally,
+    flip,
+    flip_store,
+    store_images,
+)
 
 ROOT = Path("/srv/store")
 
@@ -183,6 +190,18 @@ def test_every_changed_byte_of_a_store_is_told_of_or_changes_no_answer() -> None
             counts.get(body, 0) for counts in (tally.found_at_start, tally.found_by_read)
         )
         assert tally.flips[FREE] > 30
+
+
+def test_message_whose_key_was_changed_answers_to_its_new_key() -> None:
+    """No checksum covers properties."""
+    tally = StoreFlipTally()
+    for image in store_images():
+        for path, data in image.files.items():
+            for found in re.finditer(b"KEYS\x01k", data) if path.parent.name == "commitlog" else ():
+                flip(image, path, found.end(), tally)
+    assert tally.flips.keys() == {FREE}
+    assert tally.flips[FREE] > 30
+    assert not tally.findings
 
 
 def index_sync_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
