@@ -12,6 +12,7 @@ import enum
 import sys
 import types
 import typing
+from collections.abc import Collection
 from dataclasses import fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -39,6 +40,8 @@ WITH_BYTES = {
     "GetMessageResponse",
     "QueryMessageResponse",
 }
+SINCE = {"FetchRequest": {"takes_run"}, "FetchResponse": {"run"}}
+"""Fields that came later; they are not sent while they say nothing."""
 ENTRY, CODEC, FRAMING, NUMBERS = modules()
 
 
@@ -60,7 +63,7 @@ class Example:
             return self._entries[0]
         if isinstance(kind, typing.NewType):
             return self.of(kind.__supertype__, name)
-        if origin is tuple and inside[-1] is ...:
+        if origin is Collection or (origin is tuple and inside[-1] is ...):
             if inside[0] is ENTRY.Entry:
                 return self._entries
             return (self.of(inside[0]), self.of(inside[0]))
@@ -87,7 +90,13 @@ class Example:
     def message(self, kind: Any) -> Any:
         """A message or a part of one, with each field."""
         hints = typing.get_type_hints(kind)
-        return kind(**{one.name: self.of(hints[one.name], one.name) for one in fields(kind)})
+        return kind(**{name: self.of(hints[name], name) for name in names_of(kind)})
+
+
+def names_of(kind: Any) -> list[str]:
+    """The fields that a message had in the release before."""
+    since = SINCE.get(kind.__name__, ())
+    return [one.name for one in fields(kind) if one.name not in since]
 
 
 def frames() -> list[str]:
@@ -107,7 +116,18 @@ def line(number: int, message: Any) -> str:
     with_bytes = type(message).__name__ in WITH_BYTES
     payload = [b"payload"] if with_bytes else [bytes(size)] if size else []
     frame = b"".join(map(bytes, CODEC.encode(message, 5, payload)))
-    return f"{number}\t{frame.hex()}\t{plain(message)!r}"
+    return f"{number}\t{frame.hex()}\t{told(message)}"
+
+
+def told(message: Any) -> str:
+    """The message as the release before shows it."""
+    kind = type(message)
+    if kind.__name__ not in SINCE:
+        return repr(plain(message))
+    values = {name: getattr(message, name) for name in names_of(kind)}
+    if "batches" in values:
+        values["batches"] = tuple(values["batches"])
+    return f"{kind.__name__}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
 
 def plain(message: Any) -> Any:
