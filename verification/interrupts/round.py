@@ -173,9 +173,10 @@ class Round:
         at, client, kind = self._dice.randrange(PARTITIONS), self._client, self._kind
         if self._dice.random() < 0.3:
             end = (await kind.whole(lambda: client.end_offsets(self._topic)))[at]
+            way = self._dice.choice(("fetch_bodies", "fetch"))
             await self._call(
-                "client.fetch_bodies",
-                lambda: kind.all_of(client.fetch_bodies(self._topic, at, 0, end)),
+                f"client.{way}",
+                lambda: kind.all_of(getattr(client, way)(self._topic, at, 0, end)),
             )
             return
         reader, _ = await self._call("client.read", lambda: client.read(self._topic, at, 0))
