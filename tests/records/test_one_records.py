@@ -14,7 +14,7 @@ from dledger.records.body import one_record
 from dledger.records.body.build import make_records
 from dledger.records.body.header import Codec
 from dledger.records.body.one_record import OneRecord, encode_record
-from dledger.records.body.one_records import LEARNED, decode_one_records
+from dledger.records.body.one_records import LARGEST, LEARNED, decode_one_records
 from dledger.records.body.records import decode_batch, encode_batch
 
 NUMBERS: dict[str, Any] = {"topic_id": 7, "partition": 3, "now_us": 11}
@@ -67,13 +67,14 @@ def test_staged_bodies_are_decoded_beside_others() -> None:
         by_arrow([None]),
         by_arrow(b"v", headers=[("h", b"x")]),
         by_arrow(b"v" * 1000, codec=Codec.LZ4),
+        body(bytes(LARGEST)),
         body(b"v")[:64],
         body(b"v")[:-1],
         b"DB" + bytes(62),
         bytes(200),
     ],
-    ids=["two records", "a key", "null", "headers", "packed", "no payload", "odd", "no kind",
-         "zeros"],
+    ids=["two records", "a key", "null", "headers", "packed", "large", "no payload", "odd",
+         "no kind", "zeros"],
 )  # fmt: skip
 def test_bodies_beside_one_of_another_shape_are_left_to_arrow(other: bytes) -> None:
     for bodies in ((body(b"v"), other), (other, body(b"v"))):

@@ -28,6 +28,8 @@ from dledger.types import Buffer
 
 WORD: Final = 8
 """All parts of such a body are of as many bytes, or of a multiple of it."""
+LARGEST: Final = 16 << 10
+"""Bytes of a body. To open a larger one costs less than to copy its value; Arrow copies none."""
 LEARNED: Final = 4
 """One template is learned for so many bodies."""
 Numbers = npt.NDArray[np.int64]
@@ -57,14 +59,14 @@ _TIME: Final = 3
 
 def decode_one_records(payload: Buffer, sizes: Numbers, gap: int = 0) -> pa.RecordBatch | None:
     """The records of bodies that lie one behind the other, as `decode_batch` gives them one by one,
-    in the RECORD_SCHEMA; None when one of the bodies is not of one plain record, or laid out in
-    another way.
+    in the RECORD_SCHEMA; None when one of the bodies is not of one plain record, laid out in
+    another way, or large.
 
     Args:
         sizes: of each body, in bytes; together, with a ``gap`` of bytes in front of each, those of
             ``payload``.
     """
-    if gap % WORD or (sizes % WORD).any():
+    if gap % WORD or (sizes % WORD).any() or sizes.max() > LARGEST:
         return None
     words = _words(payload)
     starts = (np.cumsum(sizes + gap) - sizes) // WORD

@@ -136,10 +136,11 @@ class FetchedBodies:
             ProtocolError: a body has not as many records as the log says.
         """
         for one in self.singles():
-            records, (_, count, *_) = decode(one.payload), next(one.batches.rows())
+            records, (base, count, *_) = decode(one.payload), next(one.batches.rows())
             if records.num_rows != count:
                 raise ProtocolError(
-                    f"a body of {records.num_rows} records where {count} were announced"
+                    f"a body of {records.num_rows} records at offset {base} where {count} were "
+                    f"announced"
                 )
             yield Decoded(records, one.batches)
 
