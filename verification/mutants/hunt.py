@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from dataclasses import asdict, dataclass
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from verification.mutants.plant import (
@@ -153,7 +154,10 @@ def _test(paths: str) -> tuple[str, str]:
     first, out = _First(), sys.stdout
     sys.stdout = io.StringIO()
     try:
-        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", *paths.split()], plugins=[first])
+        # not in the directory that all runs of a user share, and clear of one another's remains
+        with TemporaryDirectory(prefix="hunt-") as scratch:
+            how = ["-x", "-q", "-p", "no:cacheprovider", f"--basetemp={scratch}/t"]
+            code = pytest.main([*how, *paths.split()], plugins=[first])
         said = sys.stdout.getvalue()
     finally:
         sys.stdout = out
