@@ -20,6 +20,7 @@ from benchmarks import (
     digests,
     failures,
     following,
+    long_polls,
     machine,
     messages,
     planning,
@@ -52,6 +53,7 @@ SECTIONS: dict[str, Callable[..., None]] = {
     "following": following.following,
     "messages": messages.messages,
     "read": reading.reading,
+    "poll": long_polls.long_polls,
     "brokers": brokers.real_ones,
 }
 UNASKED = [name for name in SECTIONS if name != "brokers"]

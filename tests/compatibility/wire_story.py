@@ -40,7 +40,11 @@ WITH_BYTES = {
     "GetMessageResponse",
     "QueryMessageResponse",
 }
-SINCE = {"FetchRequest": {"takes_run"}, "FetchResponse": {"run"}}
+SINCE = {
+    "FetchRequest": {"takes_run"},
+    "FetchResponse": {"run"},
+    "PushEntryResponse": {"is_watched"},
+}
 """Fields that came later; they are not sent while they say nothing."""
 ENTRY, CODEC, FRAMING, NUMBERS = modules()
 

@@ -46,7 +46,10 @@ class Node:
         self.loop = loop
         self.growth = Growth()
         self.applied: Event[[]] = Event()
-        self.polls = LongPolls(self.growth, self.applied)
+        watched: Event[[bool]] = Event()
+        watched.subscribe(lambda is_watched: self.told.append(is_watched))
+        self.told: list[bool] = []
+        self.polls = LongPolls(self.growth, applied=self.applied, watched=watched)
         self.served: list[Any] = []
         self.given_up: list[Any] = []
 
@@ -91,6 +94,19 @@ def test_long_poll_is_served_by_its_record_or_given_up_at_its_time(
     node.loop.all_turns()
     node.append()
     assert (node.served, node.given_up) == (["a"], ["b", "c"])
+
+
+def test_first_long_poll_and_end_of_last_are_told(node: Node) -> None:
+    node.hold("a", (KEY, 0))
+    node.hold("b", (KEY, 1))
+    assert node.told == [True]
+    node.append()
+    assert node.told == [True]
+    node.append()
+    assert node.told == [True, False]
+    node.hold("c", (KEY, 2))
+    node.polls.forget("c")
+    assert node.told == [True, False, True, False]
 
 
 def test_long_poll_of_many_partitions_is_served_once_by_first_change(

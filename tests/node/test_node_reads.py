@@ -120,6 +120,21 @@ async def test_a_long_poll_is_answered_when_a_record_comes(group: Any) -> None:
         assert bodies == [body(topic, b"new")]
 
 
+async def test_leader_knows_the_follower_where_a_long_poll_waits(group: Any) -> None:
+    client, topic = await group.topic()
+    node, leader = await group.follower(), (await group.leader()).raft.leader
+    dispatcher = leader.dispatchers[node.node.node_id]
+    reader = await group.client(node)
+    for at in range(3):
+        waiting = asyncio.ensure_future(reader.fetch(topic, at, wait_ms=20_000))
+        await group.until(lambda: len(node.parts.polls))
+        await client.append(body(topic))
+        await waiting
+        assert dispatcher.is_watched
+    await client.append(body(topic))
+    await group.until(lambda: not dispatcher.is_watched)
+
+
 @pytest.mark.group(1)
 @pytest.mark.parametrize("what", ["fetch", "offsets"])
 async def test_long_poll_is_answered_when_transaction_commits_or_topic_goes(

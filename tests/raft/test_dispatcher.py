@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from raft_bench import (
     APPEND,
@@ -235,6 +237,23 @@ def test_commit_is_told_soon_to_idle_follower_and_with_append_to_busy():
     )
     third = node.propose([b"c"], now_ms)
     assert only(third, PushEntryRequest, N1).commit_index == 2
+
+
+def test_commit_is_told_at_once_to_idle_follower_where_requests_wait():
+    node, now_ms = matched(0)
+    watched = replace(pushed(node, N1, APPEND, 1), is_watched=True)
+    ready = node.step(watched, now_ms)
+    assert ready.committed == 1
+    assert pushes(ready) == [(COMMIT, 1, [])]
+    node.propose([b"a"], now_ms)
+    second = node.propose([b"b"], now_ms)
+    node.persisted(second.append[-1].position, now_ms)
+    first = node.step(replace(watched, index=Index(2)), now_ms)
+    assert pushes(first) == [], "another push is in flight"
+    assert pushes(node.step(replace(watched, index=Index(3)), now_ms)) == [(COMMIT, 3, [])]
+    third = node.propose([b"c"], now_ms)
+    node.persisted(third.append[-1].position, now_ms)
+    assert pushes(node.step(pushed(node, N1, APPEND, 4), now_ms)) == [], "none waits any more"
 
 
 def test_unanswered_commit_notice_is_repeated_with_next_heartbeat():

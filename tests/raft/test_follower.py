@@ -44,6 +44,17 @@ def test_entries_are_written_now_and_acknowledged_when_durable():
     assert (response.type, response.code, response.index) == (APPEND, Code.SUCCESS, 2)
 
 
+def test_answers_say_whether_requests_wait_for_commits():
+    node = following(0)
+    node.set_watched(True)
+    asked = push(COMPARE, 5, (0, 0))
+    assert all(response.is_watched for response in sent(node.step(asked, 0), PushEntryResponse))
+    ready = node.step(push(APPEND, 5, (0, 0), log_of(0, 5)[1:]), 0)
+    assert only(node.persisted(ready.append[-1].position, 3), PushEntryResponse).is_watched
+    node.set_watched(False)
+    assert not any(response.is_watched for response in sent(node.step(asked, 0), PushEntryResponse))
+
+
 def test_half_durable_is_half_acknowledged():
     node = following()
     node.step(push(APPEND, 5, entries=log_of(5, 5, 5)), 0)

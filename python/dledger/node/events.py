@@ -46,6 +46,8 @@ class NodeEvents:
     """All entries up to this one are committed."""
     applied: Event[[]] = field(default_factory=Event)
     """The catalog has taken in some entries."""
+    watched: Event[[bool]] = field(default_factory=Event)
+    """Requests wait for entries to be applied, or none does any more."""
     members_changed: Event[[]] = field(default_factory=Event)
     """Other incarnations of members count by the catalog."""
     given_up: Event[[Finished]] = field(default_factory=Event)

@@ -59,7 +59,10 @@ class NodeParts:
 
     def _make_handlers(self, context: NodeContext) -> None:
         self.linearizable = LinearizableReads(context)
-        self.polls = LongPolls(context.catalog.partitions, context.events.applied)
+        events = context.events
+        self.polls = LongPolls(
+            context.catalog.partitions, applied=events.applied, watched=events.watched
+        )
         self.application = self._application(context)
         self.reads = Reads(context, self.polls)
         self.metadata = MetadataHandler(context, self.linearizable)

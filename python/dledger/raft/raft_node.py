@@ -64,6 +64,11 @@ class RaftNode:
         It votes and counts as ever, for which the log is enough."""
         self._machine.follows_only = True
 
+    def set_watched(self, watched: bool) -> None:
+        """Requests wait at this node for entries to be committed, or do not any more. The leader
+        hears of it with this node's next answer, and then of each commit without delay."""
+        self._machine.is_watched = watched
+
     def tick(self, now_ms: int) -> Ready:
         """Time has passed. Calling more often than at ``deadline_ms`` is harmless."""
         return self._run(self._machine.tick, now_ms)

@@ -65,11 +65,12 @@ Places = dict[int, list[tuple[int, int, LongPoll]]]
 class LongPolls:
     """All that wait at one node."""
 
-    def __init__(self, growth: Partitions, applied: Event[[]]) -> None:
-        """``applied``: the catalog has taken in some entries; it is heard while a request
-        waits."""
+    def __init__(self, growth: Partitions, *, applied: Event[[]], watched: Event[[bool]]) -> None:
+        """``applied``: the catalog has taken in some entries; it is heard while a request waits,
+        which ``watched`` tells."""
         self._growth = growth
         self._applied = applied
+        self._watched = watched
         self._loop = asyncio.get_running_loop()
         self._numbers = count()
         self._held: dict[Connection, dict[LongPoll, None]] = {}
@@ -94,6 +95,7 @@ class LongPolls:
             self._growth.gone.clear()
             self._growth.is_watched = True
             self._applied.subscribe(self.applied)
+            self._watched(True)
         poll.number = next(self._numbers)
         poll.timer = self._loop.call_later(
             min(wait_ms, MAX_WAIT_MS) / 1000, self._end, poll, poll.give_up
@@ -135,6 +137,7 @@ class LongPolls:
             if not self._held:
                 self._growth.is_watched = False
                 self._applied.unsubscribe(self.applied)
+                self._watched(False)
         if poll.timer is not None:
             poll.timer.cancel()
         self._for_anything.pop(poll, None)

@@ -62,6 +62,7 @@ class ReadyLoop:
         self.links = links
         self._events = events
         events.peer_found.subscribe(self.peer_found)
+        events.watched.subscribe(raft.set_watched)
         self._loop = asyncio.get_running_loop()
         self.log_writer = LogWriter(
             store, self._loop, listener=self, lazy=lazy, environment=environment

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import field
 from enum import IntEnum
+from typing import Final
 
 from dledger.checksum import crc32
 from dledger.protocol.messages.codes import Code
@@ -152,6 +153,13 @@ class PushEntryResponse(TermMessage):
     x_term: Term = NO_TERM
     x_index: Index = NO_INDEX
     incarnation: int = 0
+    is_watched: bool = False
+    """Requests wait at the follower for entries to be committed."""
+
+
+FIRST_FIELDS: Final[dict[type, int]] = {PushEntryResponse: 12}
+"""How many fields of these are always there; those behind them are left out where they say
+nothing."""
 
 
 @slots_dataclass(kw_only=True)

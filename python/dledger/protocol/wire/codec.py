@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from dledger.errors import ProtocolError
 from dledger.interrupts import is_interrupt
-from dledger.protocol.messages import fetched, hello
+from dledger.protocol.messages import fetched, hello, peer
 from dledger.protocol.messages.catalog_commands import Command
 from dledger.protocol.messages.client import AppendRequest, ClientRequest, ClientResponse
 from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, Entry
@@ -47,7 +47,7 @@ Message = (
 )
 
 
-FIRST_FIELDS: Final = hello.FIRST_FIELDS | fetched.FIRST_FIELDS
+FIRST_FIELDS: Final = hello.FIRST_FIELDS | fetched.FIRST_FIELDS | peer.FIRST_FIELDS
 
 
 class _Tables(dict[int, FieldTable]):

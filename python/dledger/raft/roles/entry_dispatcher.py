@@ -20,8 +20,8 @@ MAX_IN_FLIGHT: Final = 64
 them."""
 COMMIT_DELAY_MS: Final = 3
 """How long a moved committedIndex waits for an APPEND to carry it before a COMMIT carries it: one
-append in flight would else cost two messages more for each follower, and the wait is too short for
-a reader of the follower to notice."""
+append in flight would else cost two messages more for each follower. A follower at which requests
+wait for the commit is told at once."""
 
 
 class PushState(Enum):
@@ -70,6 +70,8 @@ class EntryDispatcher:
         """When the beat of that round left, the follower had acknowledged this: its answer must say
         no less."""
         self.is_truncating = False
+        self.is_watched = False
+        """Requests waited at the follower for entries to be committed when it last answered."""
         self._asked_ms: int | None = None
         self._in_flight: deque[InFlight] = deque()
         self._in_flight_bytes = 0
@@ -112,7 +114,7 @@ class EntryDispatcher:
         if not self._in_flight and self._commit_sent < log.committed_index:
             if self.commit_due_ms is None:
                 self.commit_due_ms = now_ms + COMMIT_DELAY_MS
-            elif now_ms >= self.commit_due_ms:
+            if self.is_watched or now_ms >= self.commit_due_ms:
                 self._commit(now_ms)
 
     def tick(self, now_ms: int) -> None:
@@ -165,7 +167,9 @@ class EntryDispatcher:
         self.fill(now_ms)
 
     def on_response(self, response: PushEntryResponse, now_ms: int) -> None:
-        """Take an answer of this term in; ``watermark`` may have moved after it."""
+        """Take an answer of this term in; ``watermark`` may have moved after it, and `fill` may
+        find something to send."""
+        self.is_watched = response.is_watched
         if response.code is Code.DISK_FULL:
             self._paused_until_ms = now_ms + self.core.config.push_timeout_ms
             self._compare(Index(self.next_index - 1))
@@ -182,7 +186,6 @@ class EntryDispatcher:
             and response.index == self.compare_index
         ):
             self._on_compare_response(response, now_ms)
-        self.fill(now_ms)
 
     def _on_append_response(self, response: PushEntryResponse) -> None:
         if response.code is Code.SUCCESS:

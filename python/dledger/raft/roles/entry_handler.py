@@ -231,6 +231,7 @@ class Follower:
                 begin_index=core.log.begin_index,
                 end_index=core.log.end_index,
                 incarnation=core.admission.membership.incarnation,
+                is_watched=core.is_watched,
             )
         )
 
@@ -249,6 +250,7 @@ class Follower:
                 x_term=(log.term_at(index) or NO_TERM) if with_term else NO_TERM,
                 x_index=log.first_index_of_term_at(index) if with_term else NO_INDEX,
                 incarnation=core.admission.membership.incarnation,
+                is_watched=core.is_watched,
             )
         )
 

@@ -187,6 +187,7 @@ class Leader:
             self._advance(now_ms)
             if self.transfers.ongoing is not None:
                 self._tell_transferee()
+        dispatcher.fill(now_ms)  # after the commit, which the next push then carries
 
     def recount(self) -> None:
         """Others count from now on; the answers of a member that does not count any more are

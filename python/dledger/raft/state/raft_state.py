@@ -81,6 +81,8 @@ class RaftState(ABC):
         self.leader_is_gone = False
         """The connection from the leader has ended and nothing was heard on another one: its
         process is likely dead."""
+        self.is_watched = False
+        """Requests wait at this node for entries to be committed."""
         self.writable = True
         self.follows_only = False
         """Asks for no votes in this life."""
