@@ -62,6 +62,7 @@ async def test_d7_a_commit_is_not_noted_before_what_it_replaces_is_cut() -> None
         done.set()
 
     raft: Any = SimpleNamespace(
+        set_watched=bool,
         truncated=lambda end: None,
         persisted=lambda position, now: Ready(),
         deadline_ms=lambda: 1 << 60,
@@ -91,7 +92,7 @@ async def test_d2_a_node_that_cannot_apply_what_is_committed_sends_nothing_more(
     """The disk of the topic index fails while a commit is told: what the same call wanted to send
     stays unsent."""
     sent, failed = [], []
-    raft: Any = SimpleNamespace(deadline_ms=lambda: 1 << 60)
+    raft: Any = SimpleNamespace(deadline_ms=lambda: 1 << 60, set_watched=bool)
     links: Any = {NodeId("n1"): SimpleNamespace(send=sent.append, flush=lambda: None)}
     events = NodeEvents()
     events.committed.subscribe(lambda index: ready_loop.fail(StorageError("the disk failed")))
