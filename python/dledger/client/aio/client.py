@@ -16,7 +16,12 @@ from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
 from dledger.client.protocol.operations import transaction_requests as transactions
 from dledger.client.protocol.operations.methods import Operations
-from dledger.client.protocol.operations.offsets import range_end
+from dledger.client.protocol.operations.read_range import (
+    AskedRange,
+    ReadRange,
+    asked_range,
+    read_range,
+)
 from dledger.client.protocol.operations.schemas import of_body
 from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.reading.fetching import FETCH_BYTES
@@ -30,7 +35,7 @@ from dledger.client.protocol.reading.resuming import (
 from dledger.client.protocol.results import Appended, Committed, OnDelivery
 from dledger.client.protocol.session import ProducerSession
 from dledger.environment import REAL, Environment
-from dledger.errors import DLedgerError
+from dledger.errors import DLedgerError, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 from dledger.protocol.messages.fetched import FetchedBatch
 from dledger.records.body.build import Headers, Times, Values
@@ -164,21 +169,28 @@ class AsyncClient(Operations):
         replica: str | None = None,
     ) -> AsyncResuming[pa.RecordBatch]:
         """See `Client.read`. Its first turn asks for the end."""
-        opened: list[tuple[TopicInfo, int | None]] = []
+        asked = AskedRange(topic, partition, start, end, follow)
+        opened: ReadRange | None = None
 
         async def read_on(position: int) -> AsyncGenerator[pa.RecordBatch, None]:
-            if not opened:
-                described = await self.topic(topic)
-                last = await self._run(range_end(self.core, topic, partition, start, end, follow))
-                opened.append((described, last))
-            info, last = opened[0]
-            fetcher = reader(self.core, info, partition, position, last, max_bytes)
-            async for found in fetch(self.core, self._transport, fetcher, replica, follow):
-                for one in found.singles() if info.typed else (found,):
-                    asked = of_body(self.core, info, one.payload)
-                    columns = await self._run(asked) if info.typed else None
-                    for batch in records(one, position, last, columns):
-                        yield batch
+            nonlocal opened
+            if opened is None:
+                opened = await self._run(read_range(self.core, asked))
+            while True:
+                known, info, last = opened, opened.info, opened.end
+                fetcher = reader(self.core, info, partition, position, last, max_bytes)
+                try:
+                    async for found in fetch(self.core, self._transport, fetcher, replica, follow):
+                        for one in found.singles() if info.typed else (found,):
+                            version = of_body(self.core, info, one.payload)
+                            columns = await self._run(version) if info.typed else None
+                            for batch in records(one, position, last, columns):
+                                yield batch
+                    return
+                except TopicNotFound:
+                    if not known.may_be_stale(asked, fetcher.position):
+                        raise
+                    opened = await self._run(asked_range(self.core, asked))
 
         return AsyncResuming(read_on, start, end_of=behind_records)
 

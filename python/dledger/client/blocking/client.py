@@ -20,7 +20,7 @@ from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
 from dledger.client.protocol.operations import transaction_requests as transactions
 from dledger.client.protocol.operations.methods import Operations
-from dledger.client.protocol.operations.offsets import range_end
+from dledger.client.protocol.operations.read_range import AskedRange, asked_range, read_range
 from dledger.client.protocol.operations.schemas import of_body
 from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.reading.fetching import FETCH_BYTES, Fetcher
@@ -38,6 +38,7 @@ from dledger.client.protocol.reading.resuming import (
     behind_records,
 )
 from dledger.client.protocol.results import Appended, Committed, OnDelivery
+from dledger.errors import TopicNotFound
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages.client import TopicInfo
 from dledger.protocol.messages.fetched import FetchedBatch
@@ -251,16 +252,25 @@ class Client(Operations):
             OffsetOutOfRange: with ``begin`` and ``end`` of the kept offsets.
             TopicNotFound, TopicRecreated, Unavailable, CorruptEntry: as they say.
         """
-        info = self.topic(topic)
-        last = self._run(range_end(self.core, topic, partition, start, end, follow))
+        asked = AskedRange(topic, partition, start, end, follow)
+        known = self._run(read_range(self.core, asked))
 
         def read_on(position: int) -> Generator[pa.RecordBatch, None, None]:
-            fetcher = reader(self.core, info, partition, position, last, max_bytes)
-            for found in self._fetch(fetcher, replica, follow):
-                for one in found.singles() if info.typed else (found,):
-                    asked = of_body(self.core, info, one.payload)
-                    columns = self._run(asked) if info.typed else None
-                    yield from records(one, position, last, columns)
+            nonlocal known
+            while True:
+                info, last = known.info, known.end
+                fetcher = reader(self.core, info, partition, position, last, max_bytes)
+                try:
+                    for found in self._fetch(fetcher, replica, follow):
+                        for one in found.singles() if info.typed else (found,):
+                            version = of_body(self.core, info, one.payload)
+                            columns = self._run(version) if info.typed else None
+                            yield from records(one, position, last, columns)
+                    return
+                except TopicNotFound:
+                    if not known.may_be_stale(asked, fetcher.position):
+                        raise
+                    known = self._run(asked_range(self.core, asked))
 
         return Resuming(read_on, start, end_of=behind_records)
 

@@ -36,6 +36,12 @@ class SeenEndOffsets:
         """Records below ``end`` were seen, or ``end`` itself was told."""
         self._lift(topic, log_id, {partition: end})
 
+    def has_reached(self, info: TopicInfo, partition: int, end: int) -> bool:
+        """Whether the partition was seen to reach ``end``."""
+        with _lock:
+            ends = self._known.get(info.name, {}).get(info.log_id, {})
+            return end <= ends.get(partition, -1)
+
     def told(self, answer: OffsetsResponse) -> None:
         """A node answered with these end offsets."""
         for topic, offsets in answer.offsets.items():

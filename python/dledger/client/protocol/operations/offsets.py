@@ -8,11 +8,9 @@ from typing import Any
 
 from dledger.client.protocol.arguments import Time, microseconds
 from dledger.client.protocol.client_state import ClientState, Operation, Request
-from dledger.client.protocol.reading.reading import check_partition
 from dledger.client.protocol.routing import CallPolicy
 from dledger.client.protocol.seen_end_offsets import behind
 from dledger.config import check_name
-from dledger.errors import OffsetOutOfRange
 from dledger.protocol.messages.client import OffsetKind, OffsetsRequest, OffsetsResponse
 
 
@@ -93,29 +91,3 @@ def topic_offsets(
     answer = yield from offsets(core, (name,), kind, **more)
     found: dict[int, int] = answer.offsets[name]
     return found
-
-
-def range_end(
-    core: ClientState, topic: str, partition: int, start: int, end: int | None, follow: bool
-) -> Operation[int | None]:
-    """Where a reader from ``start`` on ends: at ``end``, or without one where the partition ends
-    now; None for a reader that follows.
-
-    Raises:
-        OffsetOutOfRange: the partition does not have that range.
-    """
-    endless = follow and end is None
-    if endless and start >= 0:
-        return None
-    ends = yield from topic_offsets(core, topic, OffsetKind.END)
-    check_partition(topic, partition, ends)
-    last = ends[partition] if end is None else end
-    if not 0 <= start <= ends[partition] or last > ends[partition]:
-        begins = yield from topic_offsets(core, topic, OffsetKind.BEGIN)
-        kept = begins[partition], ends[partition]
-        raise OffsetOutOfRange(
-            f"topic {topic!r} partition {partition} has the offsets [{kept[0]}, {kept[1]}), not "
-            f"[{start}, {'end' if end is None else end})",
-            *kept,
-        )
-    return last
