@@ -17,7 +17,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench pairs section-pairs kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel clean
+.PHONY: help setup check lint types layers length test demo bench profile pairs section-pairs kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -48,6 +48,9 @@ length: $(VENV)/.package
 bench: $(VENV)/.package $(if $(findstring brokers,$(BENCH)),$(INTEROP)/.jars)  ## measure, beside what this machine can do (BENCH=append,latency for some sections; BENCH=brokers: beside RocketMQ's, needs Maven; REPETITIONS=n; QUICK=1; JSON=file)
 	@$(SPARK_ENV) DLEDGER_INTEROP=$(abspath $(INTEROP)) $(BIN)/python -m benchmarks $(if $(BENCH),--only $(BENCH)) $(if $(QUICK),--quick) \
 		$(if $(REPETITIONS),--repetitions $(REPETITIONS)) $(if $(JSON),--json $(JSON))
+
+profile: $(VENV)/.package  ## where the processor time of one way to use a group goes: by process, package and function (WAY=single, requests, append, producer or read)
+	@$(BIN)/python -m benchmarks.profiles $(or $(WAY),single)
 
 pairs: $(VENV)/.package  ## measure this checkout and another one in turn, as ratios (OTHER=directory with its own make setup, PAIRS=20, JSON=file)
 	@$(BIN)/python -m benchmarks.pairs --other $(OTHER) --pairs $(or $(PAIRS),20) $(if $(JSON),--json $(JSON))

@@ -1,0 +1,61 @@
+"""``make profile``: functions of every thread of a process are counted, and have their packages."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import profiles
+from benchmarks.profiled.sitecustomize import DIRECTORY
+
+PROGRAM = """
+import sys, threading
+def counted(): pass
+def many():
+    for _ in range(1000): counted()
+thread = threading.Thread(target=many, name="worker")
+thread.start(); thread.join()
+counted()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_hook_counts_calls_by_thread(tmp_path: Path) -> None:
+    hook = str(Path(profiles.__file__).parent / "profiled")
+    environment = {**os.environ, "PYTHONPATH": hook, DIRECTORY: str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        pids = {"it": process.pid}
+        found = profiles._profiles(tmp_path, pids, "now")["it"]
+        process.communicate()
+    calls = {
+        thread: sum(n for name, (n, _) in functions.items() if name.endswith(":counted"))
+        for thread, functions in found.items()
+    }
+    assert calls == {"worker": 1000, "main": 1}
+    assert pickle.loads((tmp_path / f"{process.pid}-now.pickle").read_bytes()) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("/there/dledger/raft/state/log.py:7:append", "raft/state"),
+        ("/there/dledger/types.py:7:f", "types"),
+        ("/usr/lib/python3.11/threading.py:1:run", "python3.11"),
+        ("<built-in method builtins.len>", "C"),
+    ],
+)
+def test_function_has_its_package(name: str, package: str) -> None:
+    assert profiles.package_of(name) == package
