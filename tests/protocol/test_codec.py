@@ -36,7 +36,15 @@ from dledger.protocol.messages.fetched import (
 )
 from dledger.protocol.messages.peer import HeartBeatRequest, PushEntryRequest, PushType
 from dledger.protocol.messages.repair import RepairResponse
-from dledger.protocol.wire import FrameLimits, decode, decode_command, encode, encode_command
+from dledger.protocol.wire import (
+    FrameLimits,
+    decode,
+    decode_command,
+    encode,
+    encode_command,
+    pack_append_response,
+)
+from dledger.protocol.wire.codec import KNOWN_APPENDS
 from dledger.protocol.wire.framing import FrameReader
 from dledger.protocol.wire.message_numbers import COMMANDS, KINDS, MESSAGES
 from dledger.protocol.wire.msgpack import unpack
@@ -309,6 +317,35 @@ def test_fields_behind_the_first_are_left_out_where_they_say_nothing() -> None:
     asked = FetchRequest(topic_id=1, partition=0, start_offset=0)
     assert len(unpack(raw_header(asked))) == FIRST_FIELDS[FetchRequest]
     assert len(unpack(raw_header(replace(asked, takes_run=True)))) == len(fields(FetchRequest))
+
+
+@given(
+    request_id=st.integers(0, 2**32 - 1),
+    base_offset=st.integers(-1, 2**63 - 1),
+    index=st.integers(-1, 2**63 - 1),
+)
+def test_success_of_an_append_is_packed_as_any_message(
+    request_id: int, base_offset: int, index: int
+) -> None:
+    frame = pack_append_response(request_id, base_offset, index)
+    (found,) = FrameReader(FrameLimits()).feed(frame)
+    expected = AppendResponse(code=Code.SUCCESS, base_offset=base_offset, index=Index(index))
+    assert decode(found.kind, found.header, found.payload) == expected
+    assert found.request_id == request_id
+
+
+def test_append_requests_with_any_headers_in_turn_are_decoded() -> None:
+    """Those of one header are one message; what is wrong with a header is said each time."""
+    kind = KINDS[AppendRequest]
+    asked = [AppendRequest(timeout_ms=number) for number in range(2 * KNOWN_APPENDS)]
+    for _ in range(2):
+        for one in asked:
+            found = decode(kind, raw_header(one), b"body")
+            assert found == one
+            assert decode(kind, raw_header(one), b"other") is found
+        for header in (b"", b"\x91\xa0", bytes(raw_header(asked[0])) + b"\x00"):
+            with pytest.raises(ProtocolError, match="AppendRequest"):
+                decode(kind, header, b"body")
 
 
 def push(*bodies: bytes) -> PushEntryRequest:

@@ -114,6 +114,8 @@ class Applier(NodePart):
             self._stopped = True  # an entry that failed is never tried again (D2)
             self._ready_loop.fail(error)
             return
+        self.applied_pos = entries[-1].end_pos
+        self._proposals.all_applied()
         self._events.applied()
         if self._catalog.members_index != members_index:
             self._events.members_changed()
@@ -147,5 +149,4 @@ class Applier(NodePart):
                 result = catalog.apply_command(entry.index, command)
                 if isinstance(command, EnforceSecret):
                     self._events.secret_enforced()
-        self.applied_pos = entry.end_pos
         self._proposals.applied(entry, result)

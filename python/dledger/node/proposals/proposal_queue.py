@@ -20,11 +20,11 @@ from dledger.node.proposals.timestamps import TIMED, has_time, stamp_time
 from dledger.protocol.messages.catalog_commands import Admit, Command, EnforceSecret
 from dledger.protocol.messages.client import (
     AppendRequest,
-    AppendResponse,
     ExecuteRequest,
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
+from dledger.protocol.wire import pack_append_response
 from dledger.raft.state.ready import Finished
 from dledger.records.body.header import BODY_HEADER_SIZE, BodyHeader, BodyKind, decode_header
 from dledger.records.body.unpacked_size import check_sizes
@@ -71,6 +71,8 @@ class ProposalQueue(NodePart):
         events.given_up.subscribe(self.given_up)
         events.role.subscribe(lambda change: self.leadership_changed())
         events.transferred.subscribe(lambda done: self.leadership_changed())
+        self._let_go_of = False
+        """Of held bytes, since `relieved` was told."""
         self._gathered: list[Proposal] = []
         self._gathered_bytes = 0
         self._waiting: dict[Index, Proposal] = {}
@@ -315,11 +317,9 @@ class ProposalQueue(NodePart):
         elif result.code is not Code.SUCCESS or proposal.connection is None:
             self._answer(proposal, result.code, result.message)
         else:
-            self._release(proposal)
-            answer = AppendResponse(
-                code=Code.SUCCESS, base_offset=result.base_offset, index=entry.index
-            )
-            proposal.connection.send(answer, proposal.request_id)
+            self._let_go(proposal)
+            frame = pack_append_response(proposal.request_id, result.base_offset, entry.index)
+            proposal.connection.send_frame((frame,))
 
     def given_up(self, finished: Finished) -> None:
         """Raft waits no more for the quorum of a range; one that is committed `applied`
@@ -358,13 +358,23 @@ class ProposalQueue(NodePart):
         if size < 0:
             self._events.relieved()
 
+    def all_applied(self) -> None:
+        """A chunk of entries was applied: what their proposals held is free."""
+        if self._let_go_of:
+            self._let_go_of = False
+            self._events.relieved()
+
     def _release(self, proposal: Proposal) -> None:
+        self._let_go(proposal)
+        self.all_applied()
+
+    def _let_go(self, proposal: Proposal) -> None:
         if proposal.held:
             proposal.held = False
             self.held_bytes -= proposal.size + PROPOSAL_BYTES
             if proposal.command is not None:
                 self._count(proposal, proposal.command, -1)
-            self._events.relieved()
+            self._let_go_of = True
 
     def _count(self, proposal: Proposal, command: Command, by: int) -> None:
         self.commands += by * (proposal.connection is not None)

@@ -3,17 +3,17 @@ beside these."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Any
 
 from dledger.protocol.messages.catalog_commands import Command
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
-from dledger.types import Index, NodeId
+from dledger.types import Index, NodeId, slots_dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class Response:
     """The fields that begin an answer; ``message`` says more than the code, to people."""
 
@@ -21,7 +21,7 @@ class Response:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class LeaderResponse(Response):
     """An answer that names the leader, as far as the node knows it: another node must be asked."""
 
@@ -40,7 +40,7 @@ class OffsetKind(IntEnum):
     """END, and beside it in ``begins`` BEGIN, both at one moment."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class MetadataRequest:
     """The leader, the members of the group, the topics. No names: all topics."""
 
@@ -48,7 +48,7 @@ class MetadataRequest:
     all_topics: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class TopicInfo:
     """``topic_id`` is the number in batch headers; ``log_id`` names this life of the topic for
     ever."""
@@ -65,7 +65,7 @@ class TopicInfo:
         return self.settings.get("type") == "typed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class MetadataResponse(Response):
     """``leader_id`` is empty while there is none. Names that were asked for and are missing are not
     topics."""
@@ -79,14 +79,14 @@ class MetadataResponse(Response):
     max_body_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class AppendRequest:
     """Payload: one body (see ``dledger.records``). Answered when it is committed and applied."""
 
     timeout_ms: int = 2500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class AppendResponse(LeaderResponse):
     """``base_offset`` is the first record's offset, -1 for a staged batch."""
 
@@ -94,7 +94,7 @@ class AppendResponse(LeaderResponse):
     index: Index = Index(-1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class ExecuteRequest:
     """Commit this command and answer with the catalog's result."""
 
@@ -102,12 +102,12 @@ class ExecuteRequest:
     timeout_ms: int = 2500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class ExecuteResponse(LeaderResponse):
     result: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class FetchRequest:
     """Stored bodies that cover [start_offset, end_offset); end -1 is "all that is committed".
 
@@ -126,7 +126,7 @@ class FetchRequest:
     """The asker can take a `FetchedRun`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class OffsetsRequest:
     """Offsets of every partition of these topics. Linearizable (leader only) unless ``stale``.
 
@@ -142,7 +142,7 @@ class OffsetsRequest:
     wait_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class OffsetsResponse(LeaderResponse):
     """``offsets``: topic -> partition -> offset; for TIME -1 where no record is that new.
     ``log_ids``: topic -> id. ``begins``: for EDGES the first kept offsets, else empty."""
@@ -152,7 +152,7 @@ class OffsetsResponse(LeaderResponse):
     begins: dict[str, dict[int, int]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class SplitSpan:
     """Cut [start, end) at batch borders into pieces of about ``target_bytes`` stored bytes; at most
     ``max_pieces``."""
@@ -165,14 +165,14 @@ class SplitSpan:
     max_pieces: int = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class SplitRequest:
     """Cut each of these, of any topics and partitions."""
 
     spans: tuple[SplitSpan, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class SplitResponse(Response):
     """``cuts``: for each span (end offset, stored bytes) of its pieces, in order; the last end is
     the asked one unless max_pieces came first, or the answer is full
@@ -181,14 +181,14 @@ class SplitResponse(Response):
     cuts: tuple[tuple[tuple[int, int], ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class GroupRequest:
     """A consumer group's committed offsets; an empty name lists the groups."""
 
     consumer_group: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class GroupResponse(LeaderResponse):
     groups: tuple[str, ...] = ()
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -214,7 +214,7 @@ class Listing(IntEnum):
     offset (-1 while they have none) and records; of a command its name and fields as text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class ListRequest:
     """Rows of one listing, linearizable, from the place ``start`` on, at most ``limit``. The first
     place is 0; those of COMMITS and ENTRIES are entries' indices."""
@@ -225,7 +225,7 @@ class ListRequest:
     limit: int = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class ListResponse(LeaderResponse):
     """``next_start`` is where to go on, -1 at the end. There may be no row although there is more
     to come."""
@@ -234,12 +234,12 @@ class ListResponse(LeaderResponse):
     next_start: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class StatusRequest:
     """How this one node is doing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class StatusResponse:
     """``status``: plain values by name (role, term, leader, begin, end, durable and commit index,
     peers' watermarks, disk level, ...), documented in docs/operations.md."""
@@ -248,19 +248,19 @@ class StatusResponse:
     status: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class TransferRequest:
     """Hand leadership to ``to``; answered when it leads or the attempt is given up."""
 
     to: NodeId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class TransferResponse(LeaderResponse):
     """SUCCESS: the other node leads."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class AdmitRequest:
     """Let ``node_id`` vote and count again as the incarnation that it is now; answered when that is
     committed."""
@@ -269,12 +269,12 @@ class AdmitRequest:
     timeout_ms: int = 2500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class AdmitResponse(LeaderResponse):
     """SUCCESS: that incarnation counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class SchemasRequest:
     """The schemas of a typed topic, from version ``after`` + 1 on."""
 
@@ -282,7 +282,7 @@ class SchemasRequest:
     after: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class SchemasResponse(LeaderResponse):
     """``schemas``: the JSON of each version, in order (`dledger.records.columns.types`); perhaps
     not all of them up to ``newest``: ask again behind the last one."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import starmap
 from operator import attrgetter
 from typing import Final
 
 from dledger.protocol.messages.client import FetchRequest, Response
+from dledger.types import slots_dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@slots_dataclass()
 class FetchedBatch:
     """One body in the payload; its records have offsets from ``base_offset`` on. ``size`` and
     ``crc`` are the body's, crc 0 when it was stored unverified; ``index`` and ``term`` its entry's,
@@ -78,7 +78,7 @@ RUN_ROW: Final = struct.Struct("<qqqqqqII")
 """Base offset, index, pos, two numbers of the node's own, sizes of the rows before, size, CRC."""
 
 
-@dataclass(frozen=True, slots=True)
+@slots_dataclass()
 class FetchedRun:
     """Neighbouring entries, whole: the node looks at none of them, the asker compares the CRCs.
 
@@ -96,7 +96,7 @@ class FetchedRun:
 NO_RUN: Final = FetchedRun()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class FetchResponse(Response):
     """Payload: the bodies, one behind the other, byte for byte as on disk; with a ``run`` its
     entries instead. At least one when any is there, even over ``max_bytes``."""

@@ -6,12 +6,12 @@ each ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from dledger.protocol.messages.client import LeaderResponse
 from dledger.protocol.messages.codes import Code
+from dledger.types import slots_dataclass
 
 MAX_PUT_MESSAGES: Final = 4096
 """Messages of one request: so many keep a leader busy for some hundredths of a second."""
@@ -47,7 +47,7 @@ _STATUS: Final = {
 """DLedgerCommitLog's status for DLedger's answer to an append."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class PutMessageRequest:
     """Payload: up to MAX_PUT_MESSAGES messages, each of which becomes one entry, side by side and
     in this order. Answered when the last one is committed and applied. Their queue offset, physical
@@ -56,7 +56,7 @@ class PutMessageRequest:
     timeout_ms: int = 2500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class PutMessageResponse(LeaderResponse):
     """One number for each message, in order; a queue offset is 0 for a message that has no place in
     a queue. ``store_host`` is the ``host:port`` that the messages carry."""
@@ -72,7 +72,7 @@ class PutMessageResponse(LeaderResponse):
         return _STATUS.get(self.code, PutMessageStatus.UNKNOWN_ERROR)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class ViewMessageRequest:
     """The message at a physical offset. Linearizable (leader only) unless ``stale``, which any node
     answers from the entries that it knows to be committed."""
@@ -81,7 +81,7 @@ class ViewMessageRequest:
     stale: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class ViewMessageResponse(LeaderResponse):
     """Payload: the message. OFFSET_OUT_OF_RANGE: no committed message begins at that offset, or it
     is not kept any more."""
@@ -105,7 +105,7 @@ class GetMessageStatus(IntEnum):
     """No message was ever put into this queue."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class GetMessageRequest:
     """Messages of a queue from ``queue_offset`` on. Linearizable (leader only) unless ``stale``,
     which any node answers from its dispatched messages."""
@@ -118,7 +118,7 @@ class GetMessageRequest:
     stale: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class GetMessageResponse(LeaderResponse):
     """Payload: the messages, at least one where one is FOUND, even over ``max_bytes``.
     ``min_offset`` is that of the first message that is kept, ``max_offset`` the one that the next
@@ -130,7 +130,7 @@ class GetMessageResponse(LeaderResponse):
     max_offset: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class QueryMessageRequest:
     """Messages with this unique key, or this word among their keys, that were stored from
     ``begin_ms`` to ``end_ms`` (both included; milliseconds since 1970). Linearizable (leader only)
@@ -144,7 +144,7 @@ class QueryMessageRequest:
     stale: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@slots_dataclass(kw_only=True)
 class QueryMessageResponse(LeaderResponse):
     """Payload: the messages, the newest first."""
 

@@ -74,6 +74,10 @@ _WITH_BYTES: Final = {
     )
 }
 _FETCHED: Final = KINDS[FetchResponse]
+_APPEND: Final = KINDS[AppendRequest]
+KNOWN_APPENDS: Final = 64
+_appends: Final[dict[Buffer, AppendRequest]] = {}
+"""By header, which most appends have in common: they differ in their payloads."""
 _parts_of: Final = attrgetter("header", "body")
 
 
@@ -104,6 +108,9 @@ def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
     Raises:
         ProtocolError: unknown kind, or a field of another type; names message and field.
     """
+    is_append = kind == _APPEND and type(header) is bytes
+    if is_append and (known := _appends.get(header)) is not None:
+        return known
     if kind not in MESSAGES:
         raise ProtocolError(f"message kind {kind} is not known: a newer program, or none of ours")
     table = _TABLES[kind]
@@ -126,6 +133,10 @@ def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
         raise ProtocolError(
             f"{table.cls.__name__}: header is not msgpack of its fields: {error}"
         ) from None
+    if is_append:
+        if len(_appends) == KNOWN_APPENDS:
+            _appends.clear()
+        _appends[header] = message
     return message
 
 
