@@ -72,11 +72,15 @@ def write_to(frame: DataFrame, running: EmbeddedGroup, topic: str) -> None:
     writer.option("topic", topic).mode("append").save()
 
 
-def read_from(session: SparkSession, running: EmbeddedGroup, topic: str) -> DataFrame:
-    """All of a topic."""
+def read_from(
+    session: SparkSession, running: EmbeddedGroup, topic: str, columns: str = ""
+) -> DataFrame:
+    """All of a topic, or these of its columns."""
     reader = session.read.format("dledger").option(
         "dledger.bootstrap.servers", running.bootstrap_servers
     )
+    if columns:
+        reader = reader.option("columns", columns)
     return reader.option("subscribe", topic).load()
 
 
@@ -110,8 +114,11 @@ def measure_reads(
     took = seconds(lambda: to_noop(nothing.load()))
     report.add(READ, NOTHING.format("source"), "rows/s", rows / took)
     for replicas, running in groups.items():
-        took = seconds(lambda running=running: to_noop(read_from(session, running, "data")))
-        report.add(READ, f"dledger, {replicas} replica{'s'[: replicas > 1]}", "rows/s", rows / took)
+        label = f"dledger, {replicas} replica{'s'[: replicas > 1]}"
+        for columns, case in (("", label), ("key, value", f"{label}, key and value alone")):
+            frame = read_from(session, running, "data", columns)
+            took = seconds(lambda frame=frame: to_noop(frame))
+            report.add(READ, case, "rows/s", rows / took)
 
 
 def measure_writes(

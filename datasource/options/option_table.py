@@ -45,6 +45,7 @@ OPTIONS: Final = {
     "failOnDataLoss": READ,
     "onTopicRecreate": STREAM,
     "fetch.maxWaitMs": STREAM,
+    "columns": READ,
     "includeHeaders": READ,
     "includeMetadata": READ,
     "schemaVersion": READ,

@@ -43,4 +43,20 @@ def word(values: Mapping[str, str], name: str, words: Sequence[str]) -> str:
     raise ConfigError(f"option {name!r} is {values[name]!r}: write {choice}")
 
 
+def names(values: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """The names in such an option, one after the other; none without it.
+
+    Raises:
+        ConfigError: it has none, or one twice.
+    """
+    if name not in values:
+        return ()
+    found = tuple(filter(None, (part.strip() for part in values[name].split(","))))
+    if not found or len({one.lower() for one in found}) < len(found):
+        raise ConfigError(
+            f"option {name!r} is {values[name]!r}: write the names, each once, with commas between"
+        )
+    return found
+
+
 _SIZE: Final = {"k": 1 << 10, "m": MIB, "g": MIB << 10, "b": 1}

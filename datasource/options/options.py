@@ -10,7 +10,7 @@ from dledger.config import check_name, nearest
 from dledger.datasource.options.addresses import check_group, group_servers, local_path
 from dledger.datasource.options.bounds import Bound, BoundKind, parse_bound
 from dledger.datasource.options.option_table import ALL, BATCH, MEANT, OPTIONS, TABLES, is_for
-from dledger.datasource.options.option_values import flag, size_or_number, word
+from dledger.datasource.options.option_values import flag, names, size_or_number, word
 from dledger.datasource.options.rate_limits import RateLimits, rate_limits
 from dledger.datasource.options.selection import Selection, parse_selection
 from dledger.datasource.options.settings import (
@@ -64,6 +64,8 @@ class Options:
     restart_recreated: bool = False
     """A topic that was created again is read from its first record; otherwise it is an error."""
     wait_ms: int = 200
+    columns: tuple[str, ...] = ()
+    """That are read; empty: all of the table."""
     include_headers: bool = False
     include_metadata: bool = False
     metadata: str = ""
@@ -135,6 +137,7 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         fail_on_data_loss=flag(values, "failOnDataLoss", True),
         restart_recreated=word(values, "onTopicRecreate", ("fail", "restart")) == "restart",
         wait_ms=duration_ms("fetch.maxWaitMs", values.get("fetch.maxWaitMs", "200")),
+        columns=_columns(values),
         include_headers=flag(values, "includeHeaders", False),
         include_metadata=flag(values, "includeMetadata", False),
         metadata=_metadata(values),
@@ -254,6 +257,16 @@ def _group_id(values: Mapping[str, str], use: str, *bounds: Bound | None) -> str
             "nothing: set 'startingOffsets' or 'endingOffsets' to committed, or leave it away"
         )
     return check_name("option 'groupId'", group) if "groupId" in values else ""
+
+
+def _columns(values: Mapping[str, str]) -> tuple[str, ...]:
+    for other in ("includeHeaders", "includeMetadata"):
+        if "columns" in values and other in values:
+            raise ConfigError(
+                f"option {other!r} adds columns, and 'columns' names all that are read: name them "
+                "there, and leave it away"
+            )
+    return names(values, "columns")
 
 
 def _metadata(values: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from dledger.config import nearest
 from dledger.datasource.options.bounds import time_us
 from dledger.datasource.options.option_table import BATCH, STORE_TABLES, STREAM
-from dledger.datasource.options.option_values import flag, size_or_number, word
+from dledger.datasource.options.option_values import flag, names, size_or_number, word
 from dledger.datasource.options.options import check_use, sort_options
 from dledger.datasource.options.patterns import java_pattern
 from dledger.datasource.options.rate_limits import DEFAULT_BYTES, most_bytes
@@ -26,6 +26,7 @@ USED: Final = (
     "path", "layout", "storageOptions", "onDamage", "subscribe", "subscribePattern", "topic",
     "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "minPartitions",
     "maxBytesPerPartition", "maxBytesPerTrigger", "failOnDataLoss", "fetch.maxWaitMs", "metadata",
+    "columns",
 )  # fmt: skip
 OF_MESSAGES: Final = (
     "subscribe",
@@ -69,6 +70,8 @@ class StoreOptions:
     wait_ms: int = 200
     table: str = ""
     """``damage``: that is read in place of messages."""
+    columns: tuple[str, ...] = ()
+    """That are read; empty: all."""
 
     @property
     def wanted(self) -> Wanted:
@@ -116,6 +119,7 @@ def parse_store_options(given: Mapping[str, str], use: str = "") -> StoreOptions
         fail_on_data_loss=flag(values, "failOnDataLoss", True),
         wait_ms=duration_ms("fetch.maxWaitMs", values.get("fetch.maxWaitMs", "200")),
         table=_table(values),
+        columns=names(values, "columns"),
     )
 
 
@@ -194,7 +198,7 @@ def _table(values: Mapping[str, str]) -> str:
             f"option 'metadata' is {values['metadata']!r}{nearest(name, list(STORE_TABLES))}: "
             f"with 'layout' there is {' and '.join(STORE_TABLES)}"
         )
-    for other in (*OF_MESSAGES, "onDamage"):
+    for other in (*OF_MESSAGES, "onDamage", "columns"):
         if other in values:
             raise ConfigError(f"option {other!r} says nothing to the table {name!r}: leave it away")
     return name

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -64,7 +65,6 @@ class TopicReads:
         need_topics(self.options)
         self.log = Log(self.options)
         self.columns = columns_to_read(self.options, schema, self.log)
-        """Of typed topics; None: keys and values."""
         self.remade = remade(schema)
         """For an SQL table the statement that makes it anew."""
 
@@ -148,17 +148,16 @@ class TopicReads:
     def _rows(
         self, given: LogSlice, client: Client, answers: Iterable[FetchedBodies], start: int
     ) -> Iterator[pa.RecordBatch]:
-        at = (given.info.name, given.partition, start, given.end)
-        headers, metadata = self.options.include_headers, self.options.include_metadata
-        if not given.info.typed:
-            return table_rows(answers, *at, headers, metadata)
+        at, wanted = (given.info.name, given.partition, start, given.end), self.columns
 
         def schemas(version: int) -> Columns:
             return client.schema(given.info, version)
 
-        if self.columns is not None:
-            return typed_rows(answers, *at, schemas, self.columns, metadata, self.remade)
-        return table_rows(answers, *at, headers, metadata, lambda body: as_records(body, schemas))
+        if wanted.typed is not None and given.info.typed:
+            return typed_rows(answers, *at, schemas, wanted.typed, wanted.has_place, self.remade)
+        assert wanted.records is not None, "check_kind has refused a raw topic"
+        decode = partial(as_records, schemas=schemas) if given.info.typed else None
+        return table_rows(answers, *at, wanted.records, decode)
 
 
 class LogReader(TopicReads, DataSourceReader):

@@ -7,18 +7,15 @@ were received.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from dledger.client.protocol.reading.fetched import Decode, FetchedBodies, batch_columns
 from dledger.config import MIB
-from dledger.datasource.table.schema import read_schema
 from dledger.protocol.messages.fetched import FetchedBatches
 from dledger.records.columns.arrays import binary_parts, number_column
 
@@ -31,11 +28,14 @@ MOST_ROWS: Final = 1 << 16
 NO_BATCHES: Final = FetchedBatches(b"")
 CREATE_TIME: Final = 0
 """The value of ``timestampType``, as in Kafka: the time is the writer's."""
-SCHEMAS: Final = {
-    wanted: to_arrow_schema(read_schema(*wanted), timezone="UTC")
-    for wanted in itertools.product((False, True), repeat=2)
+STORED: Final = {
+    "key": ("key",),
+    "value": ("value",),
+    "timestamp": ("timestamp",),
+    "headers": ("headers",),
+    "size": ("key", "value"),
 }
-"""By (with headers, with metadata)."""
+"""Columns of the table -> those of the stored records that they are made of."""
 
 
 class Part(NamedTuple):
@@ -87,11 +87,11 @@ def table_rows(
     partition: int,
     start: int,
     end: int,
-    headers: bool = False,
-    metadata: bool = False,
+    schema: pa.Schema,
     decode: Decode | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Records [start, end) as batches of the table's columns, of some 1 to 4 MiB each.
+    """Records [start, end) as batches of the columns of a schema, of some 1 to 4 MiB each; see
+    `dledger.datasource.table.schema.EVERY`.
 
     Bodies come in order and without gaps; the first and the last one may reach out of the range.
 
@@ -99,27 +99,33 @@ def table_rows(
         ProtocolError: a body contradicts the log's record of it.
     """
     constants = Constants(topic, partition)
+    # one at least: a batch without columns has no rows
+    stored = {own for name in schema.names for own in STORED.get(name.lower(), ())} or {"timestamp"}
     offset = start
-    for gathered in gather(decoded(answers, decode, start, end)):
-        batch = _build(gathered, constants, offset, headers, metadata)
+    for gathered in gather(decoded(answers, decode, start, end, sorted(stored))):
+        batch = _build(gathered, constants, offset, schema)
         yield batch
         offset += batch.num_rows
 
 
 def decoded(
-    answers: Iterable[FetchedBodies], decode: Decode | None, start: int, end: int
+    answers: Iterable[FetchedBodies],
+    decode: Decode | None,
+    start: int,
+    end: int,
+    columns: list[str] | None = None,
 ) -> Iterator[Part]:
     """The rows of [start, end) in the bodies, in parts that are not too large. Without ``decode``
-    they are plain records.
+    they are plain records; without ``columns`` all of them are given.
 
     Raises:
         ProtocolError: a body has not as many rows as the log says.
     """
     for bodies in answers:
         for batch, batches in bodies.decoded(decode) if decode else bodies.plain_records():
-            base = batches.base_offset
+            base, wanted = batches.base_offset, batch if columns is None else batch.select(columns)
             first, last = max(start - base, 0), min(end - base, batch.num_rows)
-            for at, part in _cut(batch.slice(first, last - first)):
+            for at, part in _cut(wanted.slice(first, last - first)):
                 yield Part(part, batches, first + at)
 
 
@@ -164,31 +170,34 @@ def _cut(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def _build(
-    gathered: list[Part], constants: Constants, offset: int, headers: bool, metadata: bool
+    gathered: list[Part], constants: Constants, offset: int, schema: pa.Schema
 ) -> pa.RecordBatch:
     batch = whole(gathered)
     rows = batch.num_rows
     topic, partition, kind = constants.of(rows)
-    schema = SCHEMAS[headers, metadata]
-    columns = [
-        batch.column("key"),
-        batch.column("value"),
-        topic,
-        partition,
-        number_column(pa.int64(), np.arange(offset, offset + rows, dtype=np.int64)),
-        batch.column("timestamp"),
-        kind,
-    ]
-    if headers:
-        columns.append(batch.column("headers").cast(schema.field("headers").type))
-    if metadata:
-        columns += [
-            *places(gathered),
-            number_column(
-                pa.int32(), lengths(batch.column("key")) + lengths(batch.column("value"))
-            ),
-        ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def column(field: pa.Field) -> pa.Array:
+        match name := field.name.lower():
+            case "key" | "value" | "timestamp":
+                return batch.column(name)
+            case "topic":
+                return topic
+            case "partition":
+                return partition
+            case "offset":
+                return number_column(pa.int64(), np.arange(offset, offset + rows, dtype=np.int64))
+            case "timestamptype":
+                return kind
+            case "headers":
+                return batch.column(name).cast(field.type)
+            case "size":
+                bytes_of = lengths(batch.column("key")) + lengths(batch.column("value"))
+                return number_column(pa.int32(), bytes_of)
+            case "term" | "entryindex":
+                return places(gathered)[name == "entryindex"]
+        raise AssertionError(f"{name}: a column of the table that no one makes")
+
+    return pa.RecordBatch.from_arrays([column(field) for field in schema], schema=schema)
 
 
 def places(gathered: list[Part]) -> tuple[pa.Array, pa.Array]:

@@ -22,6 +22,7 @@ from dledger.config import nearest
 from dledger.datasource.options.sql import is_create_table, of_create_table, with_options
 from dledger.datasource.options.store_options import StoreOptions, parse_store_options
 from dledger.datasource.table.column_text import columns
+from dledger.datasource.table.schema import selected
 from dledger.errors import ConfigError
 from dledger.rocketmq.columns.entries import ENTRY_SCHEMA
 from dledger.rocketmq.columns.messages import SCHEMA
@@ -62,7 +63,7 @@ def store_schema(options: Mapping[str, str]) -> StructType:
     """
     created = is_create_table(options)
     said = of_create_table(options) if created else options
-    schema = whole_schema(parse_store_options(said))
+    schema = wanted_schema(parse_store_options(said))
     return with_options(schema, said) if created else schema
 
 
@@ -72,6 +73,12 @@ def whole_schema(options: StoreOptions) -> StructType:
         return DAMAGE
     arrow = ENTRY_SCHEMA if options.layout == DLEDGER else SCHEMA
     return StructType([StructField(spark_name(field.name), TYPES[field.type]) for field in arrow])
+
+
+def wanted_schema(options: StoreOptions) -> StructType:
+    """The columns of option ``columns``, or all."""
+    whole = whole_schema(options)
+    return selected(whole, options.columns) if options.columns else whole
 
 
 def columns_to_read(options: StoreOptions, schema: StructType) -> tuple[str, ...]:

@@ -3,7 +3,7 @@ types."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,6 +32,8 @@ COLUMNS: Final = columns(
 )
 HEADERS: Final = columns("headers array<struct<key:string,value:binary>>")
 METADATA: Final = columns("term int, entryIndex bigint, size int")
+EVERY: Final = StructType([*COLUMNS, *HEADERS, *METADATA])
+"""All columns of keys and values, wanted or not."""
 PLACE: Final = columns(
     "topic string, partition int, offset bigint, timestamp timestamp, term int, entryIndex bigint"
 )
@@ -61,6 +63,8 @@ def table_schema(options: Mapping[str, str]) -> StructType:
     said = of_create_table(options) if is_create_table(options) else options
     checked = parse_options(said)
     schema = read_schema(checked.include_headers, checked.include_metadata)
+    if checked.columns:
+        schema = selected(EVERY, checked.columns)
     if checked.metadata:
         schema = metadata_schema(checked.metadata)
     return with_options(schema, said) if is_create_table(options) else schema
@@ -72,6 +76,30 @@ def read_schema(include_headers: bool, include_metadata: bool = False) -> Struct
     return StructType([*COLUMNS, *extra[0], *extra[1]])
 
 
+def selected(whole: Iterable[StructField], names: Iterable[str]) -> StructType:
+    """The columns that option ``columns`` names, in its order.
+
+    Raises:
+        ConfigError: there is no such column.
+    """
+    known = {field.name.lower(): field for field in whole}
+    for name in names:
+        if name.lower() not in known:
+            shown = [field.name for field in known.values()]
+            raise ConfigError(
+                f"option 'columns' names {name!r}{nearest(name, shown)}; there are "
+                f"{', '.join(shown)}"
+            )
+    return StructType([known[name.lower()] for name in names])
+
+
+def is_of_records(schema: StructType) -> bool:
+    """Whether the columns are some of those of keys and values, each once."""
+    known = {field.name.lower(): field.dataType for field in EVERY}
+    found = {field.name.lower(): field.dataType for field in schema}
+    return 0 < len(schema) == len(found) and found.items() <= known.items()
+
+
 def check_read_schema(
     schema: StructType, include_headers: bool, include_metadata: bool = False
 ) -> None:
@@ -80,9 +108,9 @@ def check_read_schema(
     Raises:
         ConfigError: saying how to get other columns out of ``value``.
     """
-    expected = read_schema(include_headers, include_metadata)
-    if same_columns(schema, expected):
+    if is_of_records(schema):
         return
+    expected = read_schema(include_headers, include_metadata)
     if way := remade(schema):
         raise ConfigError(
             f"the table has the columns {schema.simpleString()}, and a log is read with its own: "
@@ -91,11 +119,9 @@ def check_read_schema(
             "unpacks the value, as in from_json(CAST(value AS STRING), 'id INT, name STRING')"
         )
     raise ConfigError(
-        f"a log is read with its own columns, {expected.simpleString()}, not with "
+        f"a log is read with its own columns, all or some of {EVERY.simpleString()}, not with "
         f"{schema.simpleString()}: leave .schema(...) away and unpack the value, as in "
         "from_json(CAST(value AS STRING), 'id INT, name STRING')"
-        + ("" if include_headers else "; headers come with option 'includeHeaders'")
-        + ("" if include_metadata else "; term, entryIndex and size with option 'includeMetadata'")
     )
 
 

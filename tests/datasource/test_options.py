@@ -99,6 +99,22 @@ def test_every_row_of_the_table_changes_what_the_parser_gives(name: str) -> None
     assert parse_options({name: VALUES.get(name, "x"), **beside}) != parse_options(alone)
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"columns": " , "}, "write the names"),
+        ({"columns": "value,key,Value"}, "each once"),
+        ({"columns": "value", "includeHeaders": "true"}, "name them there"),
+        ({"columns": "value", "includeMetadata": "false"}, "name them there"),
+        ({"columns": "value", "metadata": "topics"}, "'columns' is for records"),
+    ],
+)
+def test_columns_are_named_once_and_alone(given: dict[str, str], says: str) -> None:
+    assert parse_options({"columns": "value, key"}).columns == ("value", "key")
+    with pytest.raises(ConfigError, match=says):
+        parse_options(given)
+
+
 @pytest.mark.parametrize("name", [name for name, where in OPTIONS.items() if where != ALL])
 @pytest.mark.parametrize("use", ["batch read", "stream read", "write"])
 def test_an_option_is_refused_where_it_says_nothing(name: str, use: str) -> None:

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from dledger.datasource.read.rows import SCHEMAS, lengths, table_rows
-from dledger.datasource.table.schema import WriteColumns
+from dledger.datasource.read.rows import lengths, table_rows
+from dledger.datasource.table.schema import WriteColumns, read_schema
 from dledger.datasource.write.records import Coalescer, Router, cut
 from dledger.datasource.write.spreading import Spread
 from dledger.errors import ConfigError
@@ -23,7 +24,10 @@ from dledger.records.body.schema import RECORD_SCHEMA
 from tests.datasource.fake_log import fetched
 
 HEADERS = RECORD_SCHEMA.field("headers").type
-COLUMN_NAMES = SCHEMAS[False, False].names
+PLAIN, WHOLE = (
+    to_arrow_schema(schema, timezone="UTC")
+    for schema in (read_schema(False), read_schema(True, True))
+)
 TIME = RECORD_SCHEMA.field("timestamp").type
 
 
@@ -52,9 +56,7 @@ def test_a_range_of_bodies_is_read_row_for_row(counts: list[int], data: st.DataO
     ]
     answers = [fetched(*covering)] if covering else []
     rows = [
-        row
-        for batch in table_rows(answers, "t", 3, start, end, metadata=True)
-        for row in batch.to_pylist()
+        row for batch in table_rows(answers, "t", 3, start, end, WHOLE) for row in batch.to_pylist()
     ]
     assert [row["offset"] for row in rows] == list(range(start, end))
     assert [row["value"] for row in rows] == [str(o).encode() for o in range(start, end)]
@@ -65,8 +67,10 @@ def test_a_range_of_bodies_is_read_row_for_row(counts: list[int], data: st.DataO
     assert [(row["term"], row["entryIndex"]) for row in rows] == source[start - 100 : end - 100]
     assert [row["size"] for row in rows] == [len(row["value"]) for row in rows]
     alone = map(fetched, covering)
-    plain = [row for batch in table_rows(alone, "t", 3, start, end) for row in batch.to_pylist()]
-    assert plain == [{name: row[name] for name in COLUMN_NAMES} for row in rows]
+    plain = [
+        row for batch in table_rows(alone, "t", 3, start, end, PLAIN) for row in batch.to_pylist()
+    ]
+    assert plain == [{name: row[name] for name in PLAIN.names} for row in rows]
 
 
 def test_optional_columns_come_back_as_they_were_written() -> None:
@@ -74,12 +78,31 @@ def test_optional_columns_come_back_as_they_were_written() -> None:
     times = pa.array([1, 2], TIME)
     headers = pa.array([[{"key": "h", "value": b"v"}], None], HEADERS)
     body = stored(0, [b"a", b"b"], key=keys, timestamp=times, headers=headers)
-    (batch,) = table_rows([fetched(body)], "t", 0, 0, 2, headers=True, metadata=True)
+    (batch,) = table_rows([fetched(body)], "t", 0, 0, 2, WHOLE)
     assert batch.column("key").to_pylist() == [b"k", None]
     assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [1, 2]
     assert batch.column("headers").to_pylist() == [[{"key": "h", "value": b"v"}], None]
     assert batch.column("size").to_pylist() == [2, 1]
     assert batch.column("entryIndex").to_pylist() == [-1, -1]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [[name] for name in WHOLE.names]
+    + [["value", "key"], ["offset", "headers", "topic"], ["entryIndex", "size"]],
+)
+def test_some_columns_are_those_of_all(names: list[str]) -> None:
+    """In any order, and of bodies that are put together and cut."""
+    headers = pa.array([[{"key": "h", "value": b"v"}], None], HEADERS)
+    keys = pa.array([b"key", None], pa.binary())
+    bodies = [
+        stored(2 * at, [b"a" * at, b"b"], entry=at, key=keys, headers=headers) for at in range(3)
+    ]
+    schema = pa.schema([WHOLE.field(name) for name in names])
+    (found,) = table_rows([fetched(*bodies)], "t", 3, 1, 6, schema)
+    (whole,) = table_rows([fetched(*bodies)], "t", 3, 1, 6, WHOLE)
+    assert found.schema == schema
+    assert found.equals(whole.select(names))
 
 
 def test_lengths_of_a_column_are_those_of_its_own_rows_and_none_for_null() -> None:
@@ -91,12 +114,12 @@ def test_lengths_of_a_column_are_those_of_its_own_rows_and_none_for_null() -> No
 
 def test_small_bodies_are_put_together_and_large_ones_cut() -> None:
     small = [stored(i, [b"x" * 100]) for i in range(1000)]
-    assert [b.num_rows for b in table_rows(map(fetched, small), "t", 0, 0, 1000)] == [1000]
+    assert [b.num_rows for b in table_rows(map(fetched, small), "t", 0, 0, 1000, PLAIN)] == [1000]
     large = [stored(0, [b"x" * (1 << 18)] * 64)]
-    batches = list(table_rows(map(fetched, large), "t", 0, 0, 64))
+    batches = list(table_rows(map(fetched, large), "t", 0, 0, 64, PLAIN))
     assert [b.num_rows for b in batches] == [12, 13, 13, 13, 13]
     tiny = [stored(0, [b""] * 200_000), stored(200_000, [b""] * 30_000)]
-    sizes_of_tiny = [b.num_rows for b in table_rows(map(fetched, tiny), "t", 0, 0, 230_000)]
+    sizes_of_tiny = [b.num_rows for b in table_rows(map(fetched, tiny), "t", 0, 0, 230_000, PLAIN)]
     assert sizes_of_tiny == [50_000, 50_000, 50_000, 50_000, 30_000]
 
 
@@ -250,7 +273,7 @@ from dledger.datasource.write.records import Coalescer, Router
 from dledger.datasource.write.spreading import Spread
 from dledger.datasource.read.rows import Constants
 from dledger.records.columns.arrays import number_column
-from dledger.datasource.table.schema import WriteColumns
+from dledger.datasource.table.schema import WriteColumns, read_schema
 import numpy as np
 before = "pandas" in sys.modules
 Constants("t", 0).of(5)

@@ -46,6 +46,23 @@ def test_a_schema_of_the_users_own_is_refused_with_how_to_unpack_the_value() -> 
     check_read_schema(read_schema(False), False)
 
 
+@pytest.mark.parametrize("text", ["value binary", "offset bigint, KEY binary", "size int"])
+def test_some_of_the_columns_are_a_schema_of_a_read(text: str) -> None:
+    check_read_schema(columns(text), False)
+
+
+@pytest.mark.parametrize("text", ["value string", "value binary, value binary", "key int"])
+def test_columns_of_other_types_or_twice_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="all or some of"):
+        check_read_schema(columns(text), False)
+
+
+def test_option_columns_names_those_of_the_table() -> None:
+    assert table_schema({"columns": "Value, headers, term"}).names == ["value", "headers", "term"]
+    with pytest.raises(ConfigError, match="did you mean 'value'"):
+        table_schema({"columns": "vaule"})
+
+
 def test_a_frame_that_was_read_from_a_log_can_be_written_as_it_is() -> None:
     places = WriteColumns(value=1, key=0, partition=3, timestamp=5, headers=7, topic=-1)
     assert check_write_schema(read_schema(True, True), "copy") == places

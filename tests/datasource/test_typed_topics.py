@@ -302,6 +302,21 @@ def test_event_times_are_the_records_times_and_places_can_be_seen(topic: Topic) 
     )
 
 
+def test_option_columns_names_columns_of_a_typed_topic(topic: Topic) -> None:
+    topic.write("id int, a string", [{"id": 1, "a": "x"}])
+    assert topic.schema(columns="A") == "a string"
+    assert topic.read(columns="a") == [{"a": "x"}]
+    assert topic.read(columns("value binary, offset bigint"), valueFormat="json") == [
+        {"value": b'{"id":1,"a":"x"}', "offset": 0}
+    ]
+    (row,) = topic.read(columns="id, _record")
+    assert (row["id"], row["_record"]["offset"]) == (1, 0)
+    with pytest.raises(ConfigError, match=r"'b'.*there are id, a, _record"):
+        topic.schema(columns="b")
+    with pytest.raises(ConfigError, match="last column"):
+        topic.read(columns="_record, id")
+
+
 def test_a_typed_topic_reads_as_keys_and_values_for_who_wants_them(topic: Topic) -> None:
     topic.write(
         "id int, at timestamp", [{"id": 7, "at": 5_000_000}], keyColumn="id", timeColumn="at"

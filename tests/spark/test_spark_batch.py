@@ -42,6 +42,10 @@ def test_records_come_back_as_they_were_written(
     table.write(frame, topic, **{"createTopic.partitions": 2})
     read = table.read(topic, includeHeaders=True)
     assert read.columns == read_schema(True).names
+    some = table.read(topic, columns="value, offset")
+    assert sorted(some.collect(), key=str) == sorted(
+        read.select("value", "offset").collect(), key=str
+    )
     got = sorted(
         read.selectExpr("*", "unix_micros(timestamp) AS us").collect(),
         key=lambda r: (r.partition, r.offset),
