@@ -106,7 +106,7 @@ class Applier(NodePart):
         self._loop.call_soon(self._next)
 
     def _apply(self, entries: tuple[Entry, ...]) -> None:
-        members_index = self._catalog.members_index
+        members_index, held_bytes = self._catalog.members_index, self._proposals.held_bytes
         try:
             for entry in entries:
                 self._apply_one(entry)
@@ -115,7 +115,8 @@ class Applier(NodePart):
             self._ready_loop.fail(error)
             return
         self.applied_pos = entries[-1].end_pos
-        self._proposals.all_applied()
+        if self._proposals.held_bytes < held_bytes:
+            self._events.relieved()
         self._events.applied()
         if self._catalog.members_index != members_index:
             self._events.members_changed()

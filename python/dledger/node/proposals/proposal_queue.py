@@ -71,8 +71,6 @@ class ProposalQueue(NodePart):
         events.given_up.subscribe(self.given_up)
         events.role.subscribe(lambda change: self.leadership_changed())
         events.transferred.subscribe(lambda done: self.leadership_changed())
-        self._let_go_of = False
-        """Of held bytes, since `relieved` was told."""
         self._gathered: list[Proposal] = []
         self._gathered_bytes = 0
         self._waiting: dict[Index, Proposal] = {}
@@ -358,23 +356,18 @@ class ProposalQueue(NodePart):
         if size < 0:
             self._events.relieved()
 
-    def all_applied(self) -> None:
-        """A chunk of entries was applied: what their proposals held is free."""
-        if self._let_go_of:
-            self._let_go_of = False
+    def _release(self, proposal: Proposal) -> None:
+        if proposal.held:
+            self._let_go(proposal)
             self._events.relieved()
 
-    def _release(self, proposal: Proposal) -> None:
-        self._let_go(proposal)
-        self.all_applied()
-
     def _let_go(self, proposal: Proposal) -> None:
+        """`relieved` is told by the caller."""
         if proposal.held:
             proposal.held = False
             self.held_bytes -= proposal.size + PROPOSAL_BYTES
             if proposal.command is not None:
                 self._count(proposal, proposal.command, -1)
-            self._let_go_of = True
 
     def _count(self, proposal: Proposal, command: Command, by: int) -> None:
         self.commands += by * (proposal.connection is not None)

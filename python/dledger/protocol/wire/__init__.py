@@ -1,7 +1,13 @@
 """Bytes on a connection: frames, msgpack headers, raw payloads. Pure: bytes in, messages out."""
 
-from dledger.protocol.wire.append_response import pack_append_response
-from dledger.protocol.wire.codec import Message, decode, decode_command, encode, encode_command
+from dledger.protocol.wire.codec import (
+    Message,
+    decode,
+    decode_command,
+    encode,
+    encode_command,
+    pack_append_response,
+)
 from dledger.protocol.wire.framing import HELLO_LIMITS, PREFIX_SIZE, Frame, FrameLimits, FrameReader
 
 __all__ = [

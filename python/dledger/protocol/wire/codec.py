@@ -13,11 +13,18 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
 
+from dledger.checksum import crc32
 from dledger.errors import ProtocolError
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages import fetched, hello, peer
 from dledger.protocol.messages.catalog_commands import Command
-from dledger.protocol.messages.client import AppendRequest, ClientRequest, ClientResponse
+from dledger.protocol.messages.client import (
+    AppendRequest,
+    AppendResponse,
+    ClientRequest,
+    ClientResponse,
+)
+from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, Entry
 from dledger.protocol.messages.fetched import RUN_ROW, FetchedBatches, FetchedRun, FetchResponse
 from dledger.protocol.messages.peer import PeerMessage, PushEntryRequest
@@ -79,6 +86,18 @@ KNOWN_APPENDS: Final = 64
 _appends: Final[dict[Buffer, AppendRequest]] = {}
 """By header, which most appends have in common: they differ in their payloads."""
 _parts_of: Final = attrgetter("header", "body")
+_answer_prefix = struct.Struct(">8sI8s").pack
+"""Up to the CRC: what stands in front of the request id, the id, and what stands behind it."""
+_crc = struct.Struct(">I").pack
+_answer_header = struct.Struct(">5sBqBq").pack
+"""An array of code, message and leader, and two 64-bit integers."""
+_ANSWER_FIELDS: Final = bytes((0x95, 0xCC, Code.SUCCESS, 0xA0, 0xA0))
+_INT64: Final = 0xD3
+_ANY_ANSWER: Final = pack_frame(
+    KINDS[AppendResponse], 0, _answer_header(_ANSWER_FIELDS, _INT64, 0, _INT64, 0), payload_len=0
+)
+_ANSWER_BEFORE: Final = _ANY_ANSWER[:8]
+_ANSWER_BEHIND: Final = _ANY_ANSWER[12:20]
 
 
 def encode(message: Message, request_id: int = 0, payload: Sequence[Buffer] = ()) -> list[Buffer]:
@@ -100,6 +119,15 @@ def encode(message: Message, request_id: int = 0, payload: Sequence[Buffer] = ()
     if not payload:
         return [pack_frame(kind, request_id, header, 0)]
     return [pack_frame(kind, request_id, header, sum(map(len, payload))), *payload]
+
+
+def pack_append_response(request_id: int, base_offset: int, index: int) -> bytes:
+    """The frame of ``AppendResponse(code=SUCCESS, base_offset=base_offset, index=index)``, which a
+    leader sends for each append: packed without the general way. Its numbers have a fixed width, so
+    that all but three fields of it are always the same."""
+    prefix = _answer_prefix(_ANSWER_BEFORE, request_id, _ANSWER_BEHIND)
+    header = _answer_header(_ANSWER_FIELDS, _INT64, base_offset, _INT64, index)
+    return prefix + _crc(crc32(header, crc32(prefix))) + header
 
 
 def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:

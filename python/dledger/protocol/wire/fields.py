@@ -200,45 +200,42 @@ class OpenTable(FieldTable):
     def __init__(self, cls: type[Any], required: int) -> None:
         super().__init__(cls)
         least = cls(**dict.fromkeys(self.names[:required]))
-        self._defaults = tuple(self.values(least))
-        strict, all_values = self.build, self.values
-
-        def build(values: tuple[Any, ...]) -> Any:
-            if len(values) < required:
-                self.complain(values)
-            return strict((*values[: len(self.names)], *self._defaults[len(values) :]))
-
-        def values(message: Any) -> Any:
-            found, end = all_values(message), len(self.names)
-            while end > required and found[end - 1] == self._defaults[end - 1]:
-                end -= 1
-            return found[:end]
-
-        self.build, self.values = build, values
+        defaults = tuple(self.values(least))
+        self.values = _taker(self, required, defaults)
+        self.build = _builder(self, required, defaults)
 
 
-def _taker(table: FieldTable) -> Step:
-    """A function that gives the fields of one class; written out as `_builder` does."""
+def _taker(table: FieldTable, required: int = -1, defaults: tuple[Any, ...] = ()) -> Step:
+    """A function that gives the fields of one class; written out as `_builder` does. With
+    ``required`` as `OpenTable` has it."""
     encoders = dict(table.encoders)
     items = [
         f"encode{at}(message.{name})" if at in encoders else f"message.{name}"
         for at, name in enumerate(table.names)
     ]
     known: dict[str, Any] = {f"encode{at}": encode for at, encode in table.encoders}
-    known["__name__"] = __name__  # for `is_interrupt`
-    exec(f"def values(message):\n    return ({''.join(f'{item}, ' for item in items)})", known)
+    known |= {"__name__": __name__, "defaults": defaults}  # the name is for `is_interrupt`
+    lines = ["def values(message):", f"    found = ({''.join(f'{item}, ' for item in items)})"]
+    if required >= 0:
+        lines += [
+            f"    end = {len(items)}",
+            f"    while end > {required} and found[end - 1] == defaults[end - 1]:",
+            "        end -= 1",
+            "    found = found[:end]",
+        ]
+    exec("\n".join([*lines, "    return found"]), known)
     return cast(Step, known["values"])
 
 
-def _builder(table: FieldTable) -> Step:
+def _builder(table: FieldTable, required: int = -1, defaults: tuple[Any, ...] = ()) -> Step:
     """A function that checks the fields of one class and makes the message. It is written out field
     by field, as `dataclasses` does it with ``__init__``, because every message that arrives goes
-    through it."""
+    through it. With ``required`` as `OpenTable` has it."""
     fields_of = [f"f{at}" for at in range(len(table.names))]
     ranges, steps = [], []
     known: dict[str, Any] = {
         "cls": table.cls, "new": object.__new__, "wire": table.wire, "complain": table.complain,
-        "WrongField": WrongField, "INT_MAX": INT_MAX, "__name__": __name__,
+        "WrongField": WrongField, "INT_MAX": INT_MAX, "__name__": __name__, "defaults": defaults,
     }  # fmt: skip
     for at, decode in table.decoders:
         if decode is _integer:
@@ -248,8 +245,15 @@ def _builder(table: FieldTable) -> Step:
         else:
             steps.append(f"        f{at} = decode{at}(f{at})")
             known[f"decode{at}"] = decode
-    lines = [
-        "def build(values):",
+    lines = ["def build(values):"]
+    if required >= 0:
+        lines += [
+            f"    if len(values) < {required}:",
+            "        complain(values)",
+            f"    if len(values) != {len(fields_of)}:",
+            f"        values = (*values[:{len(fields_of)}], *defaults[len(values):])",
+        ]
+    lines += [
         "    if tuple(map(type, values)) != wire:",
         "        complain(values)",
     ]
