@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from dledger.checksum import crc32
 from dledger.client.protocol.outcome import AnswerOutcome, answer_outcome, error_for
-from dledger.client.protocol.reading.fetched import NO_BODIES, FetchedBodies
+from dledger.client.protocol.reading.fetched import NO_BODIES, FetchedBodies, batch_columns
 from dledger.errors import CorruptEntry, ProtocolError
 from dledger.protocol.messages.client import FetchRequest
 from dledger.protocol.messages.codes import Code
@@ -89,19 +91,28 @@ class Fetcher:
         Raises:
             ProtocolError: their offsets do not go on where this read is.
         """
-        at, position, is_first = 0, self.position, True
+        columns = batch_columns(found.batches)
+        bases, sizes = (columns[name].astype(np.int64) for name in ("base_offset", "size"))
+        behind = bases + columns["count"]
+        comes_next = np.append(self.position, behind[:-1])[: len(bases)]
+        goes_on = (bases == comes_next) & (behind > comes_next)
+        goes_on[:1] = (bases[:1] <= self.position) & (behind[:1] > self.position)
+        if not goes_on.all():
+            at = int(np.argmin(goes_on))
+            raise ProtocolError(
+                f"{self.what}: offsets [{bases[at]}, {behind[at]}) where {comes_next[at]} comes "
+                "next"
+            )
+        ends = np.cumsum(sizes + found.gap)
+        places = zip((ends - sizes).tolist(), ends.tolist(), columns["crc"].tolist(), strict=True)
         payload, gap = found.payload, found.gap
-        for base, count, size, crc, _, _ in found.batches.rows():
-            last = base + count
-            if base > position or last <= position or (base != position and not is_first):
-                raise ProtocolError(
-                    f"{self.what}: offsets [{base}, {last}) where {position} comes next"
-                )
-            at += gap
+        for at, (start, end, crc) in enumerate(places):
             # a node looks at an entry without a CRC before it sends it
-            if crc32(payload[at : at + size]) != crc if crc else gap:
-                return f"{self.what}: the body of offsets [{base}, {last}) does not match its CRC"
-            at, position, is_first = at + size, last, False
+            if crc32(payload[start:end]) != crc if crc else gap:
+                return (
+                    f"{self.what}: the body of offsets [{bases[at]}, {behind[at]}) does not match "
+                    "its CRC"
+                )
         return ""
 
 
