@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,18 +17,19 @@ NUMBERS = {"topic_id": 7, "partition": 3, "producer_id": 9, "epoch": 2, "sequenc
 SIZES = (0, 1, 2, 7, 8, 9, 63, 64, 65, 255, 256, 1000, 65535, 65536)
 
 
-def by_arrow(value: bytes, key: bytes | None) -> tuple[bytes, bytes]:
-    header, payload = encode_batch(make_records(value, keys=key), **NUMBERS)  # type: ignore[arg-type]
+def by_arrow(value: bytes, key: bytes | None, *, staged: bool = False) -> tuple[bytes, bytes]:
+    numbers: dict[str, Any] = {**NUMBERS, "staged": staged}
+    header, payload = encode_batch(make_records(value, keys=key), **numbers)
     return header, bytes(payload)
 
 
-@given(value=st.binary(max_size=300), key=st.none() | st.binary(max_size=40))
+@given(value=st.binary(max_size=300), key=st.none() | st.binary(max_size=40), staged=st.booleans())
 def test_body_of_one_record_is_byte_for_byte_that_of_a_batch(
-    value: bytes, key: bytes | None
+    value: bytes, key: bytes | None, staged: bool
 ) -> None:
     for given_value in (value, bytes(len(value)), b"\xff" * len(value)):
-        record = OneRecord(given_value, key)
-        assert encode_record(record, **NUMBERS) == by_arrow(given_value, key)
+        found = encode_record(OneRecord(given_value, key), staged=staged, **NUMBERS)
+        assert found == by_arrow(given_value, key, staged=staged)
 
 
 @pytest.mark.parametrize("key", [None, b"", b"k", b"a key of some length"], ids=repr)

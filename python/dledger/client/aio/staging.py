@@ -10,6 +10,7 @@ import pyarrow as pa
 from dledger.client.aio.outflow import AsyncFlow
 from dledger.client.aio.pipeline import stage_pipeline
 from dledger.client.aio.transport import AsyncTransport
+from dledger.client.protocol.appending import Appendable, records_of
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.operations.topics import known_topic
@@ -17,7 +18,7 @@ from dledger.client.protocol.results import Committed
 from dledger.client.protocol.writing.staging import Batches, StageTally, TransactionState, cut
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.catalog_commands import StageSum
-from dledger.records.body.build import Headers, Times, Values, make_records
+from dledger.records.body.build import Headers, Times, Values
 
 
 @checked
@@ -107,16 +108,21 @@ class AsyncTransaction:
         timestamps: Times | None = None,
     ) -> None:
         """Stage records; see `Transaction.append`."""
-        batch = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
-        await self.append_batch(topic, partition, batch)
+        records = records_of(self._core, values, keys=keys, headers=headers, timestamps=timestamps)
+        await self._stage(topic, partition, records)
 
     async def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> None:
         """Stage a batch of record columns; see `Transaction.append_batch`."""
-        state = self._state
+        await self._stage(topic, partition, batch)
+
+    async def _stage(self, topic: str, partition: int | None, records: Appendable) -> None:
+        state, core = self._state, self._core
         state.check_open()
         if state.stage is not None:
-            info = await self._run(known_topic(self._core, topic, partition))
-            await state.stage.append_all(state.spread(info, partition, batch))
+            info = core.seen_topic(topic, partition)
+            if info is None:
+                info = await self._run(known_topic(core, topic, partition))
+            await state.stage.append_all(state.spread(info, partition, records))
 
     async def commit(self) -> Committed:
         """Give everything its offsets at once; see `Transaction.commit`."""

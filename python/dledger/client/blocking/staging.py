@@ -13,6 +13,7 @@ import pyarrow as pa
 from dledger.client.aio.pipeline import stage_pipeline
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.outflow import Flow
+from dledger.client.protocol.appending import Appendable, records_of
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
 from dledger.client.protocol.operations.topics import known_topic
@@ -21,7 +22,7 @@ from dledger.client.protocol.writing.staging import Batches, StageTally, Transac
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import TopicInfo
-from dledger.records.body.build import Headers, Times, Values, make_records
+from dledger.records.body.build import Headers, Times, Values
 
 
 class OperationRunner(Protocol):
@@ -155,11 +156,8 @@ class Transaction:
         timestamps: Times | None = None,
     ) -> None:
         """Stage records, as `Client.append` appends them; keys may belong to several partitions."""
-        self.append_batch(
-            topic,
-            partition,
-            make_records(values, keys=keys, headers=headers, timestamps=timestamps),
-        )
+        records = records_of(self._core, values, keys=keys, headers=headers, timestamps=timestamps)
+        self._stage(topic, partition, records)
 
     def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> None:
         """Stage a batch of record columns.
@@ -170,11 +168,16 @@ class Transaction:
                 exception, as a signal handler's, that ends this call: a part of the batch may be
                 staged.
         """
-        state = self._state
+        self._stage(topic, partition, batch)
+
+    def _stage(self, topic: str, partition: int | None, records: Appendable) -> None:
+        state, core = self._state, self._core
         state.check_open()
         if state.stage is not None:
-            info = self._run(known_topic(self._core, topic, partition))
-            state.stage.append_all(state.spread(info, partition, batch))
+            info = core.seen_topic(topic, partition)
+            if info is None:
+                info = self._run(known_topic(core, topic, partition))
+            state.stage.append_all(state.spread(info, partition, records))
 
     def commit(self) -> Committed:
         """Give everything its offsets at once.

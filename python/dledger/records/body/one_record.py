@@ -17,8 +17,11 @@ Frame = tuple[bytes, bytes, bytes]
 are none."""
 _frames: dict[tuple[int, int], Frame] = {}
 """By the lengths of value and key; -1: no key."""
-_PLAIN: Final = Flag(0)
-_KEYED: Final = Flag.HAS_KEYS
+_FLAGS: Final = {
+    (keyed, staged): Flag(keyed * Flag.HAS_KEYS | staged * Flag.STAGED)
+    for keyed in (False, True)
+    for staged in (False, True)
+}
 _OFFSETS: Final = 8
 """Bytes of the two Arrow offsets before one value's own bytes."""
 
@@ -40,6 +43,7 @@ def encode_record(
     producer_id: int = 0,
     epoch: int = 0,
     sequence: int = 0,
+    staged: bool = False,
     now_us: int,
 ) -> tuple[bytes, bytes]:
     """Header and payload of the record's body, byte for byte as `encode_batch` gives them."""
@@ -60,7 +64,7 @@ def encode_record(
         producer_id=producer_id,
         producer_epoch=epoch,
         sequence=sequence,
-        flags=_PLAIN if key is None else _KEYED,
+        flags=_FLAGS[key is not None, staged],
     )
     return encode_header(header), payload
 

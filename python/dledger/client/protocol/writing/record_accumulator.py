@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from dledger.client.protocol.appending import place_values
+from dledger.client.protocol.appending import Appendable, Encoder, place_values
 from dledger.client.protocol.client_state import CODECS, ClientState
 from dledger.client.protocol.results import Delivery, OnDelivery, Promise
 from dledger.client.protocol.writing.batching import (
@@ -26,6 +26,7 @@ from dledger.config import MIB
 from dledger.errors import ConfigError, DLedgerError, RecordTooLarge
 from dledger.protocol.messages.client import TopicInfo
 from dledger.records.body.build import Headers, Times, Values, as_records, make_records
+from dledger.records.body.one_record import OneRecord, encode_record
 from dledger.records.body.records import encode_batch
 from dledger.records.body.sizer import OVERHEAD, split_batch
 
@@ -236,17 +237,19 @@ def make_item(
     core: ClientState,
     info: TopicInfo,
     partition: int,
-    records: pa.RecordBatch,
+    records: Appendable,
     done: Done,
     staged: bool = False,
 ) -> Item:
     """A batch as it goes out, still without its number."""
-    header, payload = encode_batch(
+    encode: Encoder = encode_record
+    if not isinstance(records, OneRecord):
+        encode = partial(encode_batch, codec=CODECS[core.config.compression])
+    header, payload = encode(
         records,
         topic_id=info.topic_id,
         partition=partition,
         staged=staged,
-        codec=CODECS[core.config.compression],
         now_us=core.environment.wall_us(),
     )
     deadline_ms = core.environment.now_ms() + core.config.request_timeout_ms

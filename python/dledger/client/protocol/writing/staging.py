@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar
 
-import pyarrow as pa
-
-from dledger.client.protocol.appending import partitions_of, place
+from dledger.client.protocol.appending import Appendable, partitions_of, place
 from dledger.client.protocol.client_state import ClientState, Operation
 from dledger.client.protocol.operations.transaction_requests import (
     abort_transaction,
@@ -20,7 +18,9 @@ from dledger.client.protocol.writing.record_accumulator import make_item, max_bo
 from dledger.errors import DLedgerError, TransactionError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import TopicInfo
-from dledger.records.body.sizer import split_batch
+from dledger.records.body.build import make_records
+from dledger.records.body.one_record import OneRecord
+from dledger.records.body.sizer import OVERHEAD, split_batch
 
 S = TypeVar("S")
 
@@ -56,7 +56,7 @@ class StageTally:
         return answered
 
     def outgoing(
-        self, core: ClientState, info: TopicInfo, partition: int, records: pa.RecordBatch
+        self, core: ClientState, info: TopicInfo, partition: int, records: Appendable
     ) -> OutgoingBatch:
         """A batch of the stage as it goes out; its answer is counted."""
         answered = self.counting(records.num_rows)
@@ -85,7 +85,7 @@ class StageTally:
         return self.sum
 
 
-Batches = Sequence[tuple[TopicInfo, int, pa.RecordBatch]]
+Batches = Sequence[tuple[TopicInfo, int, Appendable]]
 """Batches and the partitions of topics that they are for."""
 
 
@@ -100,8 +100,16 @@ def cut(core: ClientState, batches: Batches) -> Batches:
     return [
         (info, partition, piece)
         for info, partition, batch in batches
-        for piece in split_batch(batch, max_body(core))
+        for piece in _pieces(batch, max_body(core))
     ]
+
+
+def _pieces(batch: Appendable, most_bytes: int) -> Iterable[Appendable]:
+    if isinstance(batch, OneRecord):
+        if len(batch.value) + len(batch.key or b"") <= most_bytes - OVERHEAD:
+            return (batch,)
+        batch = make_records(batch.value, keys=batch.key)
+    return split_batch(batch, most_bytes)
 
 
 class TransactionState(Generic[S]):
@@ -131,14 +139,13 @@ class TransactionState(Generic[S]):
         if self.over:
             raise TransactionError(f"transaction ({self.writer_id!r}, {self.sequence}) is over")
 
-    def spread(self, info: TopicInfo, partition: int | None, batch: pa.RecordBatch) -> Batches:
+    def spread(self, info: TopicInfo, partition: int | None, batch: Appendable) -> Batches:
         """A batch, divided among the partitions that its keys belong to."""
-        rows = None
-        if partition is None and info.partitions > 1:
+        if partition is None and info.partitions > 1 and not isinstance(batch, OneRecord):
             rows = partitions_of(batch, info.partitions)
-        if rows is None:
-            return [(info, place(self._core, info, partition, batch), batch)]
-        return [(info, at, batch.take(found)) for at, found in sorted(rows.items())]
+            if rows is not None:
+                return [(info, at, batch.take(found)) for at, found in sorted(rows.items())]
+        return [(info, place(self._core, info, partition, batch), batch)]
 
     def check_commit(self) -> None:
         """Raises `TransactionError` where there is nothing to commit any more."""
