@@ -1,5 +1,5 @@
-"""How long the plan of a micro-batch takes when a stream reads 1,000 partitions of 50 topics, each
-with new records."""
+"""How long the plan of a micro-batch takes when a stream reads 1,000 partitions of 50 topics, or
+10,000 of one, each with new records; and the transaction that brings them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -25,6 +26,9 @@ IN_SPARK = "latestOffset, getBatch and queryPlanning of Spark's progress, all st
 IN_ALL = "the whole micro-batch in Spark, into a sink that does nothing"
 KIB = "offsets in the checkpoint, largest"
 TOPICS, PARTITIONS = 50, 20
+MANY: Final = 10_000
+WIDE: Final = "a topic of 10,000 partitions, all with new records"
+TRANSACTION: Final = "a transaction with a record for each"
 
 
 def planning(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
@@ -35,9 +39,11 @@ def planning(report: Report, directory: Path, repetitions: int, *, quick: bool) 
             client.create_topic(name, PARTITIONS)
         feed = feeder(client, names)
         for name, more in ((ALONE, {}), (LIMITED, {"maxBytesPerTrigger": "200k"})):
-            for took, kib in alone(running, feed, 1 if quick else max(repetitions, 10), **more):
+            options = {"subscribePattern": "topic-.*", **more}
+            for took, kib in alone(running, feed, 1 if quick else max(repetitions, 10), **options):
                 report.add(PLANNING, name, "ms", took)
                 report.add(PLANNING, KIB, "KiB", kib)
+        wide(report, running, client, 1 if quick else repetitions)
         batches = in_spark(running, directory, feed, 1 if quick else 2)
         steps = ("latestOffset", "getBatch", "queryPlanning")
         report.add(
@@ -49,14 +55,29 @@ def planning(report: Report, directory: Path, repetitions: int, *, quick: bool) 
         report.add(PLANNING, IN_ALL, "ms", *(batch["triggerExecution"] for batch in batches))
 
 
-def feeder(client: Client, names: list[str]) -> Callable[[], None]:
+def wide(report: Report, running: EmbeddedGroup, client: Client, repetitions: int) -> None:
+    """Very many partitions of one topic."""
+    client.create_topic("wide", MANY)
+    feed = feeder(client, ["wide"], MANY)
+
+    def timed() -> None:
+        begin = time.perf_counter()
+        feed()
+        report.add(WIDE, TRANSACTION, "ms", (time.perf_counter() - begin) * 1000)
+
+    for took, kib in alone(running, timed, repetitions, subscribe="wide"):
+        report.add(WIDE, ALONE, "ms", took)
+        report.add(WIDE, KIB, "KiB", kib)
+
+
+def feeder(client: Client, names: list[str], partitions: int = PARTITIONS) -> Callable[[], None]:
     """A function that adds a record to every partition, all at once."""
     turns = itertools.count()
 
     def feed() -> None:
-        with client.transaction("planning", next(turns)) as transaction:
+        with client.transaction(f"planning {names[0]}", next(turns)) as transaction:
             for name in names:
-                for partition in range(PARTITIONS):
+                for partition in range(partitions):
                     transaction.append(name, b"x" * 100, partition=partition)
 
     return feed
@@ -67,11 +88,7 @@ def alone(
 ) -> Iterator[tuple[float, float]]:
     """Milliseconds of each plan, as the long-lived planner of a query makes it, and KiB of its
     offset."""
-    options = {
-        "dledger.bootstrap.servers": running.bootstrap_servers,
-        "subscribePattern": "topic-.*",
-        **more,
-    }
+    options = {"dledger.bootstrap.servers": running.bootstrap_servers, **more}
     reader = LogStreamReader(options, read_schema(False))
     at = reader.initialOffset()
     for _ in range(repetitions):

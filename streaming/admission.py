@@ -113,7 +113,7 @@ def shares(amounts: list[int], limit: int) -> list[int]:
 
 def _limit_rows(backlog: list[Slice], limit: int) -> list[Slice]:
     rows = shares([part.rows for part in backlog], limit)
-    return [replace(part, end=part.start + n) for part, n in zip(backlog, rows, strict=True) if n]
+    return [part._replace(end=part.start + n) for part, n in zip(backlog, rows, strict=True) if n]
 
 
 def _limit_bytes(backlog: list[Slice], limit: int, split: Split) -> list[Slice]:
@@ -140,7 +140,7 @@ def _limit_bytes(backlog: list[Slice], limit: int, split: Split) -> list[Slice]:
     if not taken:
         largest = max(range(len(backlog)), key=lambda i: (totals[i], -i))
         taken[largest] = _pieces([backlog[largest]], [1], 1, split)[0][0].end
-    return [replace(backlog[i], end=end) for i, end in sorted(taken.items())]
+    return [backlog[i]._replace(end=end) for i, end in sorted(taken.items())]
 
 
 def _pieces(

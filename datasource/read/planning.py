@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from dledger.client.protocol.results import Range, Span
 from dledger.config import MIB
@@ -32,8 +32,7 @@ MOST_TASKS: Final = 2000
 """Above this, tasks grow; a driver that plans more is busy with that alone."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Slice:
+class Slice(NamedTuple):
     """Records [start, end) of one topic partition: the input of one task."""
 
     topic: str
@@ -71,7 +70,8 @@ def measured(slices: Sequence[Slice], split: Split) -> list[Slice]:
         return []
     answers = split([one.span(WHOLE, 1) for one in slices])
     return [
-        replace(one, bytes=pieces[0].bytes) for one, pieces in zip(slices, answers, strict=True)
+        Slice(topic, partition, start, end, pieces[0].bytes)
+        for (topic, partition, start, end, _), pieces in zip(slices, answers, strict=True)
     ]
 
 
@@ -162,13 +162,13 @@ def _cut(wholes: list[Slice], split: Split, target: int, limit: int) -> list[Sli
     open_wholes = [whole for whole in wholes if whole.bytes > limit]
     while open_wholes:
         rests = [
-            replace(whole, start=parts[whole][-1].end) if parts[whole] else whole
+            whole._replace(start=parts[whole][-1].end) if parts[whole] else whole
             for whole in open_wholes
         ]
         answers = split([rest.span(_even(rest.bytes, target)) for rest in rests])
         for whole, pieces in zip(open_wholes, answers, strict=True):
             parts[whole] += [
-                replace(whole, start=piece.start, end=piece.end, bytes=piece.bytes)
+                whole._replace(start=piece.start, end=piece.end, bytes=piece.bytes)
                 for piece in pieces
             ]
         open_wholes = [whole for whole in open_wholes if parts[whole][-1].end < whole.end]
@@ -185,7 +185,7 @@ def _merge(slices: list[Slice], target: int) -> Iterable[Slice]:
     for nxt in slices[1:]:
         same = (nxt.topic, nxt.partition) == (current.topic, current.partition)
         if same and current.bytes + nxt.bytes <= target:
-            current = replace(current, end=nxt.end, bytes=current.bytes + nxt.bytes)
+            current = current._replace(end=nxt.end, bytes=current.bytes + nxt.bytes)
         else:
             yield current
             current = nxt
@@ -202,4 +202,4 @@ def _spread(slices: list[Slice], wanted: int) -> Iterable[Slice]:
 def _by_rows(one: Slice, parts: int) -> Iterable[Slice]:
     cuts = [one.start + one.rows * i // parts for i in range(parts + 1)]
     for start, end in itertools.pairwise(cuts):
-        yield replace(one, start=start, end=end, bytes=one.bytes // parts)
+        yield one._replace(start=start, end=end, bytes=one.bytes // parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NewType, TypeVar, dataclass_transform
+from typing import Annotated, NewType, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 
@@ -26,6 +26,9 @@ for."""
 TERM_JUMP = 1 << 32
 """How far ahead of a node's own term another member's may be; `dledger.raft.state.terms` has the
 reasons."""
+
+OfPartitions = Annotated[dict[int, int], "packed"]
+"""An offset for each partition. Messages have them packed, because a topic may have thousands."""
 
 Buffer = bytes | bytearray | memoryview
 """Bytes that may still lie in the buffer they were received in."""

@@ -36,7 +36,6 @@ from dledger.protocol.messages.client import (
     OffsetsResponse,
     SchemasRequest,
     SchemasResponse,
-    SplitRequest,
     SplitResponse,
     StatusRequest,
     StatusResponse,
@@ -49,6 +48,7 @@ from dledger.protocol.messages.fetched import (
     FetchResponse,
 )
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
+from dledger.protocol.messages.splits import SplitRequest, pack_cuts
 from dledger.protocol.wire import FrameLimits, FrameReader, decode, encode
 from dledger.records.body.header import decode_header
 from dledger.records.body.records import decode_batch
@@ -320,11 +320,10 @@ class FakeGroup:
                 one.target_bytes,
                 min(one.max_pieces, self.most_cuts),
             )
-            for one in message.spans
+            for one in message.rows()
         ]
-        return SplitResponse(
-            code=Code.SUCCESS, cuts=tuple(tuple(map(tuple, found)) for found in cuts)
-        )
+        counts, pieces = pack_cuts(cuts)
+        return SplitResponse(code=Code.SUCCESS, counts=counts, pieces=pieces)
 
     def _group(self, node: FakeNode, message: GroupRequest, payload: memoryview) -> Any:
         if not message.consumer_group:

@@ -31,10 +31,10 @@ from dledger.protocol.messages.client import (
     FetchRequest,
     MetadataRequest,
     OffsetsRequest,
-    SplitRequest,
     StatusResponse,
 )
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.splits import SplitRequest
 from dledger.records.body.build import make_records
 from dledger.records.body.header import Codec, decode_header
 from dledger.records.columns.partitioner import murmur2_of

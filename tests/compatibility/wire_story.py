@@ -46,6 +46,9 @@ SINCE = {
     "PushEntryResponse": {"is_watched"},
 }
 """Fields that came later; they are not sent while they say nothing."""
+CHANGED = {"OffsetsRequest", "OffsetsResponse", "SplitRequest", "SplitResponse"}
+"""Messages that have another form by now. No release had the former one under this protocol
+version: a program of 0.1.0 is refused by its hello."""
 ENTRY, CODEC, FRAMING, NUMBERS = modules()
 
 
@@ -107,6 +110,8 @@ def frames() -> list[str]:
     """``number<tab>frame in hex<tab>message`` of each message, and of each command."""
     found = []
     for number, kind in NUMBERS.MESSAGES.items():
+        if kind.__name__ in CHANGED:
+            continue
         if kind.__name__ == "ExecuteRequest":
             for command in NUMBERS.COMMANDS.values():
                 found.append(line(number, kind(command=Example().message(command), timeout_ms=7)))

@@ -25,14 +25,13 @@ from dledger.protocol.messages.client import (
     MetadataRequest,
     OffsetKind,
     OffsetsRequest,
-    SplitRequest,
-    SplitSpan,
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.fetched import (
     NO_RUN,
 )
 from dledger.protocol.messages.peer import PushEntryResponse
+from dledger.protocol.messages.splits import SplitRequest, SplitSpan
 
 
 async def test_a_fetch_brings_the_bodies_byte_for_byte_from_any_replica(group: Any) -> None:
@@ -363,19 +362,19 @@ async def test_a_split_cuts_ranges_at_batches(group: Any) -> None:
     for topic in topics:
         await client.write(topic, [bytes(1000)] * 10, count=5)
     spans = [span(topics[0], 0, 50), span(topics[1], 20, 30), span(topics[1], 0, 50, max_pieces=1)]
-    answer = await client.ask(SplitRequest(spans=tuple(spans)))
+    answer = await client.ask(SplitRequest.of(spans))
     assert answer.code is Code.SUCCESS
-    first, second, third = answer.cuts
+    first, second, third = answer.cuts()
     assert first[-1][0] == 50
     assert sum(size for _, size in first) == 10 * 1064
     assert 3 <= len(first) <= 5
-    assert second == ((30, 2 * 1064),)
+    assert second == [(30, 2 * 1064)]
     assert len(third) == 1
     for refused, code in (
         (span(topics[0], 0, 51), Code.BEHIND),
         (span(9, 0, 1), Code.UNKNOWN_TOPIC),
     ):
-        assert (await client.ask(SplitRequest(spans=(spans[0], refused)))).code is code
+        assert (await client.ask(SplitRequest.of((spans[0], refused)))).code is code
 
 
 def span(topic_id: int, start: int, end: int, **more: int) -> SplitSpan:
@@ -397,8 +396,8 @@ async def test_a_full_answer_to_a_split_still_has_a_piece_of_every_span(
     monkeypatch.setattr("dledger.node.handlers.fetches.MAX_CUTS", 3)
     client, topic = await group.topic()
     await client.write(topic, [bytes(4000)] * 10, count=5)
-    answer = await client.ask(SplitRequest(spans=(span(topic, 0, 50),) * 3))
-    assert [len(cuts) for cuts in answer.cuts] == [3, 1, 1]
+    answer = await client.ask(SplitRequest.of((span(topic, 0, 50),) * 3))
+    assert [len(cuts) for cuts in answer.cuts()] == [3, 1, 1]
 
 
 @pytest.mark.group(1)

@@ -90,6 +90,17 @@ class CatalogState:
         """The offset that the next record gets. Raises: TopicNotFound."""
         return self._at(topic_id, partition).next_offset
 
+    def edges(self, topic: TopicInfo) -> tuple[dict[int, int], dict[int, int]]:
+        """Of every partition the first offset that this node has kept, and the next one."""
+        used, first = self._used, topic.topic_id << 32
+        begins = dict.fromkeys(range(topic.partitions), 0)
+        ends = begins.copy()
+        for number in begins:
+            partition = used.get(first | number)
+            if partition is not None:
+                begins[number], ends[number] = partition.begin_offset, partition.next_offset
+        return begins, ends
+
     def find(
         self, topic_id: int, partition: int, offset: int, end_offset: int, max_bytes: int
     ) -> list[BatchRef]:

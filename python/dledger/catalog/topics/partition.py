@@ -164,6 +164,10 @@ class Partition:
             low, step = low + step, 2 * step
         return self._first_above(column, value, low, min(low + step, high))
 
+    def _is_in_last_row(self, offset: int) -> bool:
+        """Whether it is the offset of a record of the last batch, or behind it."""
+        return self.begin_row < self.rows and offset >= self._number(self.rows - 1, BASE)
+
     def _row_of(self, offset: int) -> int:
         if not self.begin_offset <= offset <= self.next_offset:
             raise OffsetOutOfRange(
@@ -172,7 +176,7 @@ class Partition:
                 self.begin_offset,
                 self.next_offset,
             )
-        if self.begin_row < self.rows and offset >= self._number(self.rows - 1, BASE):
+        if self._is_in_last_row(offset):
             return self.rows - 1  # a reader that follows the log asks for its last batch
         return self._first_above(BASE, offset, self.begin_row, self.rows) - 1
 
@@ -313,6 +317,8 @@ class Partition:
         ``target_bytes``."""
         if start >= end:
             return []
+        if self._is_in_last_row(start) and end <= self.next_offset:
+            return [(end, self.bytes - self._number(self.rows - 1, BYTES))]
         first, last = self._row_of(start), self._row_of(end - 1)
         # refuse an end that is not there yet: a shorter answer would lose records
         self._row_of(end)

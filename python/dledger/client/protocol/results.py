@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.hello import Ancestors
@@ -92,8 +92,7 @@ def spans_of(row: Mapping[str, Any]) -> Spans:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Offsets [start, end) of a partition, to be cut into pieces of about ``target_bytes``,
     ``max_pieces`` at most."""
 
@@ -105,8 +104,7 @@ class Span:
     max_pieces: int = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """A piece [start, end) of a partition and its stored bytes."""
 
     start: int

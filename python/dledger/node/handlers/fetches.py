@@ -15,10 +15,11 @@ from dledger.errors import CorruptEntry, OffsetOutOfRange, StorageError, TopicNo
 from dledger.net import Connection
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.handlers.parked_requests import LongPoll, LongPolls
-from dledger.protocol.messages.client import FetchRequest, SplitRequest, SplitResponse, SplitSpan
+from dledger.protocol.messages.client import FetchRequest, SplitResponse
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE
 from dledger.protocol.messages.fetched import FETCHED_ROW, FetchedBatches, FetchedRun, FetchResponse
+from dledger.protocol.messages.splits import Pieces, SplitRequest, SplitSpan, pack_cuts
 from dledger.types import NO_INDEX, Buffer, Index
 
 logger = logging.getLogger(__name__)
@@ -301,25 +302,22 @@ class Reads(NodePart):
     def split(self, connection: Connection, request_id: int, request: SplitRequest) -> None:
         """Cut ranges of offsets into pieces of about equal bytes; all of them, or none when one
         cannot be."""
-        cuts: list[tuple[tuple[int, int], ...]] = []
+        cuts: list[Pieces] = []
         left = MAX_CUTS
-        for span in request.spans:
+        for span in request.rows():
             refused = self._refused(span)
             if refused is not None:
                 connection.send(refused, request_id)
                 return
-            most = max(1, min(span.max_pieces, left))
+            topic_id, partition, start, end, target, most = span
             found = self._catalog.split(
-                span.topic_id,
-                span.partition,
-                span.start_offset,
-                span.end_offset,
-                max(1, span.target_bytes),
-                most,
+                topic_id, partition, start, end, max(1, target), max(1, min(most, left))
             )
             left -= len(found)
-            cuts.append(tuple(found))
-        connection.send(SplitResponse(code=Code.SUCCESS, cuts=tuple(cuts)), request_id)
+            cuts.append(found)
+        counts, pieces = pack_cuts(cuts)
+        answer = SplitResponse(code=Code.SUCCESS, counts=counts, pieces=pieces)
+        connection.send(answer, request_id)
 
     def _refused(self, span: SplitSpan) -> SplitResponse | None:
         begin, end = self._range(span.topic_id, span.partition)

@@ -8,6 +8,7 @@ share one round.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,7 +17,12 @@ from dledger.errors import StorageError, TopicNotFound
 from dledger.net import Connection
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.handlers.parked_requests import LongPoll, LongPolls
-from dledger.protocol.messages.client import OffsetKind, OffsetsRequest, OffsetsResponse
+from dledger.protocol.messages.client import (
+    OffsetKind,
+    OffsetsRequest,
+    OffsetsResponse,
+    TopicInfo,
+)
 from dledger.protocol.messages.codes import Code
 from dledger.raft.state.ready import ReadDone
 from dledger.types import Index
@@ -157,12 +163,12 @@ class Offsets(NodePart):
                 return OffsetsResponse(
                     code=Code.UNKNOWN_TOPIC, message=str(error), leader_id=leader
                 )
-            log_ids[name], topic_id = topic.log_id, topic.topic_id
-            partitions = range(topic.partitions)
+            log_ids[name] = topic.log_id
             try:
-                offsets[name] = {p: self._offset(topic_id, p, request) for p in partitions}
+                first, end = self._catalog.edges(topic)
                 if request.kind is OffsetKind.EDGES:
-                    begins[name] = {p: self._catalog.begin_offset(topic_id, p) for p in partitions}
+                    begins[name] = first
+                offsets[name] = self._offsets(topic, first, end, request)
             except StorageError as error:
                 self._ready_loop.fail(error)
                 return OffsetsResponse(code=Code.DISK_ERROR, message=str(error), leader_id=leader)
@@ -170,12 +176,19 @@ class Offsets(NodePart):
             code=Code.SUCCESS, leader_id=leader, offsets=offsets, log_ids=log_ids, begins=begins
         )
 
-    def _offset(self, topic_id: int, partition: int, request: OffsetsRequest) -> int:
+    def _offsets(
+        self,
+        topic: TopicInfo,
+        begins: dict[int, int],
+        ends: dict[int, int],
+        request: OffsetsRequest,
+    ) -> dict[int, int]:
         if request.kind is OffsetKind.BEGIN:
-            return self._catalog.begin_offset(topic_id, partition)
+            return begins
         if request.kind in (OffsetKind.END, OffsetKind.EDGES):
-            return self._catalog.end_offset(topic_id, partition)
-        return self._catalog.offset_for_time(topic_id, partition, request.timestamp_us)
+            return ends
+        find, time_us = self._catalog.offset_for_time, request.timestamp_us
+        return {number: find(topic.topic_id, number, time_us) for number in ends}
 
     def _is_newer(self, request: OffsetsRequest) -> bool:
         """Whether any end offset is above the one the asker knows, or a topic is not the one it
@@ -185,10 +198,7 @@ class Offsets(NodePart):
                 topic = self._catalog.topic(name)
             except TopicNotFound:
                 return True
-            for partition, offset in known.items():
-                if (
-                    partition >= topic.partitions
-                    or self._catalog.end_offset(topic.topic_id, partition) > offset
-                ):
-                    return True
+            _, ends = self._catalog.edges(topic)
+            if any(offset < ends.get(partition, math.inf) for partition, offset in known.items()):
+                return True
         return False

@@ -38,7 +38,6 @@ from dledger.protocol.messages.client import (
     MetadataRequest,
     OffsetsRequest,
     SchemasRequest,
-    SplitRequest,
     StatusRequest,
     TransferRequest,
 )
@@ -47,6 +46,7 @@ from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloRespo
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.protocol.messages.repair import RepairRequest, RepairResponse
 from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
+from dledger.protocol.messages.splits import SplitRequest
 from dledger.types import NodeId
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,8 @@ from typing import Any
 from dledger.protocol.messages.catalog_commands import Command
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
-from dledger.types import Index, NodeId, slots_dataclass
+from dledger.protocol.messages.splits import Pieces, SplitRequest, unpack_cuts
+from dledger.types import Index, NodeId, OfPartitions, slots_dataclass
 
 
 @slots_dataclass(kw_only=True)
@@ -138,7 +139,7 @@ class OffsetsRequest:
     kind: OffsetKind = OffsetKind.END
     timestamp_us: int = 0
     stale: bool = False
-    newer_than: dict[str, dict[int, int]] = field(default_factory=dict)
+    newer_than: dict[str, OfPartitions] = field(default_factory=dict)
     wait_ms: int = 0
 
 
@@ -147,38 +148,23 @@ class OffsetsResponse(LeaderResponse):
     """``offsets``: topic -> partition -> offset; for TIME -1 where no record is that new.
     ``log_ids``: topic -> id. ``begins``: for EDGES the first kept offsets, else empty."""
 
-    offsets: dict[str, dict[int, int]] = field(default_factory=dict)
+    offsets: dict[str, OfPartitions] = field(default_factory=dict)
     log_ids: dict[str, str] = field(default_factory=dict)
-    begins: dict[str, dict[int, int]] = field(default_factory=dict)
-
-
-@slots_dataclass(kw_only=True)
-class SplitSpan:
-    """Cut [start, end) at batch borders into pieces of about ``target_bytes`` stored bytes; at most
-    ``max_pieces``."""
-
-    topic_id: int
-    partition: int
-    start_offset: int
-    end_offset: int
-    target_bytes: int
-    max_pieces: int = 10_000
-
-
-@slots_dataclass(kw_only=True)
-class SplitRequest:
-    """Cut each of these, of any topics and partitions."""
-
-    spans: tuple[SplitSpan, ...]
+    begins: dict[str, OfPartitions] = field(default_factory=dict)
 
 
 @slots_dataclass(kw_only=True)
 class SplitResponse(Response):
-    """``cuts``: for each span (end offset, stored bytes) of its pieces, in order; the last end is
+    """``counts`` and ``pieces`` have the pieces of each span, see `cuts`. The last end of a span is
     the asked one unless max_pieces came first, or the answer is full
     (`dledger.node.handlers.fetches.MAX_CUTS`): then the rest is to be asked for."""
 
-    cuts: tuple[tuple[tuple[int, int], ...], ...] = ()
+    counts: bytes = b""
+    pieces: bytes = b""
+
+    def cuts(self) -> list[Pieces]:
+        """The pieces of each span; raises as `unpack_cuts`."""
+        return unpack_cuts(self.counts, self.pieces)
 
 
 @slots_dataclass(kw_only=True)

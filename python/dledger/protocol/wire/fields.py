@@ -17,7 +17,7 @@ from typing import Any, Final, NewType, Union, cast, get_args, get_origin, get_t
 from dledger.protocol.messages.entry import Entry, pack_sizes
 from dledger.protocol.messages.fetched import FETCHED_ROW, FetchedBatch, FetchedBatches
 from dledger.protocol.wire.message_numbers import COMMAND_TAGS, COMMANDS
-from dledger.types import Index, Term
+from dledger.types import Index, OfPartitions, Term
 
 INT_MIN: Final = -(1 << 63)
 INT_MAX: Final = (1 << 63) - 1
@@ -49,6 +49,8 @@ def field_codec(annotation: Any) -> FieldCodec:
             if annotation in (Index, Term)
             else field_codec(annotation.__supertype__)
         )
+    if annotation == OfPartitions:
+        return FieldCodec(bytes, _pack_offsets, _unpack_offsets)
     if annotation is int:
         return FieldCodec(int, None, _integer)
     if annotation in (str, bool, float, bytes):
@@ -139,9 +141,28 @@ def _dict(key: Any, value: Any) -> FieldCodec:
     if value is Any:
         return FieldCodec(dict, None, lambda found: {_check(k, keys): v for k, v in found.items()})
     values = field_codec(value)
+    step = values.encode
     return FieldCodec(
-        dict, None, lambda found: {_check(k, keys): _check(v, values) for k, v in found.items()}
+        dict,
+        (lambda given: {k: step(v) for k, v in given.items()}) if step else None,
+        lambda found: {_check(k, keys): _check(v, values) for k, v in found.items()},
     )
+
+
+def _pack_offsets(offsets: dict[int, int]) -> bytes:
+    """The partitions, then their offsets."""
+    try:
+        return struct.pack(f"<{2 * len(offsets)}q", *offsets, *offsets.values())
+    except struct.error as error:
+        raise WrongField(str(error)) from None
+
+
+def _unpack_offsets(packed: bytes) -> dict[int, int]:
+    count, rest = divmod(len(packed), 16)
+    if rest:
+        raise WrongField(f"{len(packed)} bytes are no offsets of partitions")
+    numbers = struct.unpack(f"<{2 * count}q", packed)
+    return dict(zip(numbers[:count], numbers[count:], strict=True))
 
 
 def _pack_fetched(batches: Collection[FetchedBatch]) -> bytes:
@@ -161,7 +182,7 @@ class FieldTable:
     """How one dataclass travels: an array of its fields, in order."""
 
     def __init__(self, cls: type[Any]) -> None:
-        hints = get_type_hints(cls)
+        hints = get_type_hints(cls, include_extras=True)
         self.cls = cls
         self.names = tuple(field.name for field in fields(cls))
         codecs = [field_codec(hints[name]) for name in self.names]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dledger.protocol.messages import catalog_commands as command
-from dledger.protocol.messages import client, fetched, hello, peer, repair
+from dledger.protocol.messages import client, fetched, hello, peer, repair, splits
 from dledger.protocol.messages import rocketmq as broker
 from dledger.protocol.messages import snapshot as install
 
@@ -49,7 +49,7 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     50: client.AdmitRequest,
     51: client.AdmitResponse,
     # 42 and 43 asked for one range at a time
-    52: client.SplitRequest,
+    52: splits.SplitRequest,
     53: client.SplitResponse,
     54: client.SchemasRequest,
     55: client.SchemasResponse,

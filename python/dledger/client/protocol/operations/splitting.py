@@ -11,7 +11,7 @@ from dledger.client.protocol.operations.topics import known_topics
 from dledger.client.protocol.results import Range, Span
 from dledger.client.protocol.routing import CallPolicy
 from dledger.errors import TopicNotFound
-from dledger.protocol.messages.client import SplitRequest, SplitSpan
+from dledger.protocol.messages.splits import SplitRequest, SplitSpan
 
 SPANS: Final = 2000
 """Most spans of one question to split: a few milliseconds of the leader's time."""
@@ -43,7 +43,7 @@ def split_many(core: ClientState, spans: Sequence[Span]) -> Operation[list[list[
     open_spans = [i for i, span in enumerate(spans) if span.start < span.end]
     while open_spans:
         asked, later = open_spans[:SPANS], open_spans[SPANS:]
-        request = SplitRequest(spans=tuple(_rest(spans[i], ids, pieces[i]) for i in asked))
+        request = SplitRequest.of(_rest(spans[i], ids, pieces[i]) for i in asked)
         try:
             answer, _ = yield Request(request, CallPolicy(what=f"split {', '.join(names)}"))
         except TopicNotFound:
@@ -51,7 +51,7 @@ def split_many(core: ClientState, spans: Sequence[Span]) -> Operation[list[list[
                 core.topics.pop(name, None)
             raise
         unfinished = []
-        for i, cuts in zip(asked, answer.cuts, strict=True):
+        for i, cuts in zip(asked, answer.cuts(), strict=True):
             begin = pieces[i][-1].end if pieces[i] else spans[i].start
             for cut, size in cuts:
                 pieces[i].append(Range(begin, cut, size))
@@ -63,11 +63,6 @@ def split_many(core: ClientState, spans: Sequence[Span]) -> Operation[list[list[
 
 
 def _rest(span: Span, ids: Mapping[str, int], done: list[Range]) -> SplitSpan:
-    return SplitSpan(
-        topic_id=ids[span.topic],
-        partition=span.partition,
-        start_offset=done[-1].end if done else span.start,
-        end_offset=span.end,
-        target_bytes=span.target_bytes,
-        max_pieces=span.max_pieces - len(done),
-    )
+    start = done[-1].end if done else span.start
+    most = span.max_pieces - len(done)
+    return SplitSpan(ids[span.topic], span.partition, start, span.end, span.target_bytes, most)

@@ -1,0 +1,31 @@
+"""Ranges and their pieces travel packed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger.errors import ProtocolError
+from dledger.protocol.messages.splits import SplitRequest, SplitSpan, pack_cuts, unpack_cuts
+
+NUMBER = st.integers(-(1 << 63), (1 << 63) - 1)
+
+
+@given(st.lists(st.builds(SplitSpan, *[NUMBER] * 6)))
+def test_spans_come_back_as_they_were(spans: list[SplitSpan]) -> None:
+    assert list(SplitRequest.of(spans).rows()) == spans
+
+
+@given(st.lists(st.lists(st.tuples(NUMBER, NUMBER), max_size=5)))
+def test_pieces_come_back_as_they_were(cuts: list[list[tuple[int, int]]]) -> None:
+    assert unpack_cuts(*pack_cuts(cuts)) == cuts
+
+
+def test_bytes_that_are_no_spans_or_pieces_are_refused() -> None:
+    with pytest.raises(ProtocolError, match="47 bytes are no spans"):
+        SplitRequest(spans=bytes(47)).rows()
+    counts, pieces = pack_cuts([[(5, 9)], []])
+    for wrong in ((counts[1:], pieces), (counts, pieces[1:]), (counts, b""), (b"", pieces)):
+        with pytest.raises(ProtocolError, match="do not agree"):
+            unpack_cuts(*wrong)
