@@ -8,7 +8,6 @@ share one round.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -198,7 +197,8 @@ class Offsets(NodePart):
                 topic = self._catalog.topic(name)
             except TopicNotFound:
                 return True
-            _, ends = self._catalog.edges(topic)
-            if any(offset < ends.get(partition, math.inf) for partition, offset in known.items()):
-                return True
+            first, end_of = topic.topic_id << 32, self._catalog.partitions.end_of
+            for partition, offset in known.items():
+                if partition >= topic.partitions or end_of(first | partition) > offset:
+                    return True
         return False
