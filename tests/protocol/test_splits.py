@@ -25,6 +25,8 @@ def test_pieces_come_back_as_they_were(cuts: list[list[tuple[int, int]]]) -> Non
 def test_bytes_that_are_no_spans_or_pieces_are_refused() -> None:
     with pytest.raises(ProtocolError, match="47 bytes are no spans"):
         SplitRequest(spans=bytes(47)).rows()
+    with pytest.raises(ProtocolError, match="cannot be sent"):
+        SplitRequest.of([SplitSpan(1, 0, 0, 5, 1 << 63)])
     counts, pieces = pack_cuts([[(5, 9)], []])
     for wrong in ((counts[1:], pieces), (counts, pieces[1:]), (counts, b""), (b"", pieces)):
         with pytest.raises(ProtocolError, match="do not agree"):

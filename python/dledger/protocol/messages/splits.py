@@ -37,8 +37,15 @@ class SplitRequest:
 
     @staticmethod
     def of(spans: Iterable[SplitSpan]) -> SplitRequest:
-        """The request for these spans."""
-        return SplitRequest(spans=b"".join(SPAN.pack(*span) for span in spans))
+        """The request for these spans.
+
+        Raises:
+            ProtocolError: a number has no room.
+        """
+        try:
+            return SplitRequest(spans=b"".join(SPAN.pack(*span) for span in spans))
+        except struct.error as error:
+            raise ProtocolError(f"SplitRequest cannot be sent: {error}") from None
 
     def rows(self) -> Iterator[SplitSpan]:
         """Its spans.
