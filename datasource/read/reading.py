@@ -57,6 +57,8 @@ def schema_of_table(options: Mapping[str, str]) -> StructType:
             if not created:
                 raise  # else the table may be there before its log is
         except (TopicNotFound, PathError):
+            if checked.columns:  # which may be those of a typed topic
+                raise
             LOGGER.debug("the read itself gives the reason", exc_info=True)
     if typed is None:
         return table_schema(options)

@@ -175,6 +175,8 @@ def _build(
     batch = whole(gathered)
     rows = batch.num_rows
     topic, partition, kind = constants.of(rows)
+    has_places = not {"term", "entryindex"}.isdisjoint(map(str.lower, schema.names))
+    terms, entries = places(gathered) if has_places else (None, None)
 
     def column(field: pa.Field) -> pa.Array:
         match name := field.name.lower():
@@ -193,8 +195,10 @@ def _build(
             case "size":
                 bytes_of = lengths(batch.column("key")) + lengths(batch.column("value"))
                 return number_column(pa.int32(), bytes_of)
-            case "term" | "entryindex":
-                return places(gathered)[name == "entryindex"]
+            case "term":
+                return terms
+            case "entryindex":
+                return entries
         raise AssertionError(f"{name}: a column of the table that no one makes")
 
     return pa.RecordBatch.from_arrays([column(field) for field in schema], schema=schema)

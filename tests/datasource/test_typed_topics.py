@@ -315,6 +315,8 @@ def test_option_columns_names_columns_of_a_typed_topic(topic: Topic) -> None:
         topic.schema(columns="b")
     with pytest.raises(ConfigError, match="last column"):
         topic.read(columns="_record, id")
+    with pytest.raises(TopicNotFound, match="nowhere"):
+        topic.schema(columns="id", subscribe="nowhere")
 
 
 def test_a_typed_topic_reads_as_keys_and_values_for_who_wants_them(topic: Topic) -> None:
