@@ -33,6 +33,9 @@ from dledger.types import (
 HEADER: Final = struct.Struct(">iiqqqiIIi")
 HEADER_SIZE: Final = 48
 assert HEADER.size == HEADER_SIZE
+_ALL_BUT_CHAIN: Final = struct.Struct(">36s4x8s")
+"""Packed again, the header has zeros in place of ``chainCrc``."""
+assert _ALL_BUT_CHAIN.size == HEADER_SIZE
 
 MAGIC_BLANK: Final = -1
 MAGIC_NORMAL: Final = 1
@@ -135,23 +138,25 @@ def stamp_all(
     Raises:
         ValueError: one does not fit a file of ``segment_size`` bytes.
     """
-    index, end_pos, chain_crc = end.position.index, end.end_pos, end.chain_crc
+    index, pos, chain_crc = end.position.index, end.end_pos, end.chain_crc
     entries: list[Entry] = []
     pack = HEADER.pack
     for body in bodies:
         length = len(body)
         size = HEADER_SIZE + length
-        if size + MIN_BLANK_SIZE > segment_size:
-            raise ValueError(
-                f"an entry of {size} bytes does not fit a segment of {segment_size} bytes"
-            )
+        room = segment_size - pos % segment_size
+        if size + MIN_BLANK_SIZE > room:
+            if size + MIN_BLANK_SIZE > segment_size:
+                raise ValueError(
+                    f"an entry of {size} bytes does not fit a segment of {segment_size} bytes"
+                )
+            pos += room  # as `place`
         index += 1  # type: ignore[assignment]
-        pos = place(end_pos, size, segment_size)
         body_crc = crc32(body)
         chain_crc = crc32(pack(magic, size, index, term, pos, 0, 0, body_crc, length), chain_crc)
         header = pack(magic, size, index, term, pos, 0, chain_crc, body_crc, length)
         entries.append(Entry(index, term, magic, pos, chain_crc, body_crc, header, body))
-        end_pos = pos + size
+        pos += size
     return entries
 
 
@@ -173,6 +178,12 @@ def parse(data: Buffer) -> Entry:
     return Entry(index, term, magic, pos, chain_crc, body_crc, header, body)
 
 
+def bodies_are_sound(entries: Sequence[Entry]) -> bool:
+    """`body_is_sound` of all of them."""
+    found = list(map(crc32, map(_body_of, entries)))
+    return found == [entry.body_crc for entry in entries] or all(map(body_is_sound, entries))
+
+
 def body_is_sound(entry: Entry) -> bool:
     """Whether the body is the one the leader stamped. An unverified entry is taken on trust, as
     DLedger does."""
@@ -182,6 +193,29 @@ def body_is_sound(entry: Entry) -> bool:
 def chain_is_sound(entry: Entry, previous_chain_crc: int) -> bool:
     """Whether the header follows the previous entry's. An unverified entry is taken on trust, as
     DLedger does."""
-    header = entry.header
-    zeroed = b"".join((header[:36], b"\0\0\0\0", header[40:]))
+    zeroed = _ALL_BUT_CHAIN.pack(*_ALL_BUT_CHAIN.unpack(entry.header))
     return crc32(zeroed, previous_chain_crc) == entry.chain_crc or not entry.verified
+
+
+def count_following(end: LogEnd, entries: Sequence[Entry], segment_size: int) -> int:
+    """How many of ``entries`` go right behind one another, the first one behind ``end``: in index,
+    pos and chain of checksums, with no lower term, and verified if the one before is. Bodies are
+    not looked at."""
+    at, index, term = 0, end.position.index, end.position.term
+    pos, chain_crc = end.end_pos, end.chain_crc
+    unpack, pack = _ALL_BUT_CHAIN.unpack, _ALL_BUT_CHAIN.pack
+    for entry in entries:
+        size = HEADER_SIZE + len(entry.body)
+        room = segment_size - pos % segment_size
+        if size + MIN_BLANK_SIZE > room:
+            pos += room  # as `place`
+        index += 1  # type: ignore[assignment]
+        if entry.index != index or entry.pos != pos or entry.term < term:
+            break
+        found, stated = crc32(pack(*unpack(entry.header)), chain_crc), entry.chain_crc
+        if found != stated and (chain_crc or stated or entry.body_crc):
+            break
+        term, chain_crc = entry.term, stated
+        pos += size
+        at += 1
+    return at

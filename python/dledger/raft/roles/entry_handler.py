@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dledger.checksum import crc32
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import (
-    HEADER_SIZE,
     MAGIC_NOOP,
     Entry,
-    chain_is_sound,
-    place,
+    LogEnd,
+    bodies_are_sound,
+    count_following,
 )
 from dledger.protocol.messages.peer import PushEntryRequest, PushEntryResponse, PushType
 from dledger.raft.roles.snapshot_install import install_mode
@@ -175,20 +174,11 @@ class Follower:
 
     def _sound(self, entries: Sequence[Entry]) -> bool:
         """Whether the entries are as the leader stamped them, and in their places (D3)."""
-        log, segment_bytes = self.core.log, self.core.config.segment_bytes
-        end_pos, chain_crc = log.end.end_pos, log.end.chain_crc
-        is_known = log.end_is_known
-        for entry in entries:
-            size = HEADER_SIZE + len(entry.body)
-            if is_known and not (
-                entry.pos == place(end_pos, size, segment_bytes)
-                and chain_is_sound(entry, chain_crc)
-            ):
-                return False
-            if crc32(entry.body) != entry.body_crc and entry.verified:
-                return False
-            end_pos, chain_crc, is_known = entry.pos + size, entry.chain_crc, True
-        return True
+        end, behind = self.core.log.end, entries
+        if not self.core.log.end_is_known:
+            end, behind = LogEnd.after(entries[0]), entries[1:]
+        count = count_following(end, behind, self.core.config.segment_bytes)
+        return count == len(behind) and bodies_are_sound(entries)
 
     def _refuse(self, request: PushEntryRequest, index: Index) -> None:
         """INCONSISTENT_STATE at ``index``, with the fields by which the leader steps back over a

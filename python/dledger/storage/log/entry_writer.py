@@ -11,7 +11,7 @@ from dledger.protocol.messages.entry import (
     MAGIC_BLANK,
     Entry,
     LogEnd,
-    chain_is_sound,
+    count_following,
     place,
 )
 from dledger.storage.log.index import UNIT, LogIndex
@@ -34,22 +34,21 @@ def check_append(
             f"term {current_term}: "
             "the hard state is saved before entries of its term are written; nothing was written"
         )
-    index, term = end.position.index, end.position.term
-    pos, chain = end.end_pos, end.chain_crc
-    for entry in entries:
-        due = place(pos, HEADER_SIZE + len(entry.body), segment_bytes)
-        if entry.index != index + 1 or entry.pos != due or entry.term < term:
-            raise CorruptStore(
-                f"entry {entry.index} of term {entry.term} at pos {entry.pos} does not continue "
-                f"the log: entry "
-                f"{index + 1} at {due}, of term {term} or a later one, is due; nothing was written"
-            )
-        if not chain_is_sound(entry, chain) or (chain and not (entry.chain_crc or entry.body_crc)):
-            raise CorruptStore(
-                f"entry {entry.index}: its chainCrc does not continue that of the entry before "
-                "it, so it belongs to another log; nothing was written"
-            )
-        index, term, pos, chain = entry.index, entry.term, entry.end_pos, entry.chain_crc
+    count = count_following(end, entries, segment_bytes)
+    if count == len(entries):
+        return
+    stray, last = entries[count], LogEnd.after(entries[count - 1]) if count else end
+    index, due = last.position.index + 1, place(last.end_pos, stray.size, segment_bytes)
+    if stray.index == index and stray.pos == due and stray.term >= last.position.term:
+        raise CorruptStore(
+            f"entry {stray.index}: its chainCrc does not continue that of the entry before "
+            "it, so it belongs to another log; nothing was written"
+        )
+    raise CorruptStore(
+        f"entry {stray.index} of term {stray.term} at pos {stray.pos} does not continue the log: "
+        f"entry {index} at {due}, of term {last.position.term} or a later one, is due; nothing "
+        "was written"
+    )
 
 
 def write_entries(
@@ -60,6 +59,7 @@ def write_entries(
     buffers: list[Buffer] = []
     units: list[bytes] = []
     at = pos = end_pos
+    pack = UNIT.pack
     for entry in entries:
         if entry.pos != pos:  # the rest of the file is padding
             buffers += (
@@ -67,10 +67,12 @@ def write_entries(
                 (entry.pos - pos).to_bytes(4, "big"),
             )
             data.pwritev(at, buffers)
-            buffers, at = [], entry.pos
-        buffers += (entry.header, entry.body)
-        pos = entry.end_pos
+            buffers, pos, at = [], entry.pos, entry.pos
+        body = entry.body
+        size = HEADER_SIZE + len(body)
+        buffers += (entry.header, body)
         # as `LogIndexUnit.of` and `pack`, in one call for each entry
-        units.append(UNIT.pack(entry.magic, entry.pos, pos - entry.pos, entry.index, entry.term))
+        units.append(pack(entry.magic, pos, size, entry.index, entry.term))
+        pos += size
     data.pwritev(at, buffers)
     index.put(entries[0].index, units)
