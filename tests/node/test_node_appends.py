@@ -22,9 +22,16 @@ from dledger.protocol.messages.catalog_commands import (
 from dledger.protocol.messages.client import AppendRequest, TransferRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
-from dledger.records.body.header import BodyHeader, BodyKind, Codec, encode_header
+from dledger.raft.state.ready import Finished
+from dledger.records.body.header import (
+    BODY_HEADER_SIZE,
+    BodyHeader,
+    BodyKind,
+    Codec,
+    encode_header,
+)
 from dledger.records.body.payload import compress
-from dledger.types import Role, Term
+from dledger.types import Index, Role, Term
 
 MIB = 1 << 20
 
@@ -48,6 +55,53 @@ async def test_many_appends_at_once_get_their_offsets_in_the_order_they_came(gro
     assert [(await future)[0].base_offset for future in futures] == list(range(500))
     assert sum(sizes) == 500
     assert len(sizes) < 50
+
+
+def mixed_bodies(topic: int) -> tuple[list[bytes], list[int]]:
+    """Bodies of two partitions in short runs, some of them refused, and the offset of each; -1 of
+    one that is refused."""
+    bodies, offsets, ends = [], [], [0, 0]
+    for number in range(300):
+        partition, count = number // 7 % 2, number % 3
+        data = body(topic, bytes(number), partition=partition, count=count)
+        if number % 11 == 5:
+            data, count = b"no batch at all, which does not matter to the others" * 2, 0
+        bodies.append(data)
+        offsets.append(ends[partition] if count else -1)
+        ends[partition] += count
+    return bodies, offsets
+
+
+async def test_a_refused_append_does_not_touch_those_that_came_with_it(group: Any) -> None:
+    client, topic = await group.topic(partitions=2)
+    bodies, offsets = mixed_bodies(topic)
+    futures = [client.start(AppendRequest(timeout_ms=10_000), data) for data in bodies]
+    answers = [(await future)[0] for future in futures]
+    assert [answer.base_offset for answer in answers] == offsets
+    codes = {answer.code for answer, offset in zip(answers, offsets, strict=True) if offset < 0}
+    assert codes == {Code.MALFORMED}
+    indexes = [answer.index for answer in answers if answer.base_offset >= 0]
+    assert indexes == list(range(indexes[0], indexes[0] + len(indexes)))
+    for partition in range(2):
+        kept = [
+            data
+            for data, offset in zip(bodies, offsets, strict=True)
+            if offset >= 0 and data[12:16] == partition.to_bytes(4, "big")
+        ]
+        assert (await client.fetch(topic, 0, partition=partition, max_bytes=MIB))[1] == kept
+
+
+@pytest.mark.group(1, ack_timeout_ms=600_000, max_body_bytes=1000)
+async def test_of_appends_that_came_together_the_large_one_alone_is_refused(group: Any) -> None:
+    client, topic = await group.topic()
+    sizes = [10, 2000, 30, 937, 936]
+    futures = [
+        client.start(AppendRequest(timeout_ms=10_000), body(topic, bytes(size))) for size in sizes
+    ]
+    codes = [(await future)[0].code for future in futures]
+    assert codes == [
+        Code.SUCCESS if size + BODY_HEADER_SIZE <= 1000 else Code.RECORD_TOO_LARGE for size in sizes
+    ]
 
 
 @pytest.mark.group(1)
@@ -144,7 +198,7 @@ async def test_a_client_that_sends_too_much_is_not_read_until_it_was_answered(gr
     data, held = body(topic, bytes(500_000)), 0
     futures = [client.start(AppendRequest(timeout_ms=10_000), data) for _ in range(60)]
     while not all(future.done() for future in futures):
-        held = max(held, leader.parts.proposals.held_bytes)
+        held = max(held, leader.parts.proposals.unanswered.held_bytes)
         await asyncio.sleep(0)
     assert {future.result()[0].code for future in futures} == {Code.SUCCESS}
     assert 0 < held <= 3 * MIB
@@ -249,10 +303,60 @@ async def test_d9_append_is_not_answered_with_entry_of_another_leader(
     with HeldSyncs(node):
         waiting = client.start(AppendRequest(timeout_ms=600_000), body(topic))
         await group.until(lambda: node.parts.proposals._waiting)
-        [(index, proposal)] = node.parts.proposals._waiting.items()
-        other = Entry(index, Term(proposal.term + 1), 0, 0, 0, 0, b"", body(topic))
+        [proposal] = node.parts.proposals._waiting
+        other = Entry(proposal.first, Term(proposal.term + 1), 0, 0, 0, 0, b"", body(topic))
         node.parts.proposals.applied(other, DataResult(Code.SUCCESS, 7))
         assert (await waiting)[0].code is Code.TERM_CHANGED
+
+
+@pytest.mark.group(1, ack_timeout_ms=600_000)
+async def test_d9_of_appends_that_came_together_each_waits_for_its_own_entry(group: Any) -> None:
+    """Some are applied; then another leader's entries come in the places of the others."""
+    client, topic = await group.topic()
+    node = await group.leader()
+    proposals = node.parts.proposals
+    with HeldSyncs(node):
+        request = AppendRequest(timeout_ms=600_000)
+        futures = [client.start(request, body(topic)) for _ in range(6)]
+        await group.until(lambda: len(proposals._waiting) == 6)
+        first, term = proposals._waiting.first.first, proposals._waiting.first.term
+        held = proposals.unanswered.held_bytes
+
+        def entries(begin: int, end: int, term: int) -> list[Entry]:
+            numbers = range(first + begin, first + end)
+            return [Entry(at, Term(term), 1, 0, 0, 0, b"", body(topic)) for at in numbers]
+
+        proposals.applied_batches(entries(-3, 2, term), [4, 5, 6, 7, 8])
+        assert [(await future)[0].base_offset for future in futures[:2]] == [7, 8]
+        assert len(proposals._waiting) == 4
+        assert proposals.unanswered.held_bytes == held * 4 // 6
+        proposals.applied(entries(2, 3, term)[0], DataResult(Code.PRODUCER_FENCED))
+        assert (await futures[2])[0].code is Code.PRODUCER_FENCED
+        proposals.applied_batches(entries(3, 4, term) + entries(4, 5, term + 1), [9, 10])
+        assert [(await one)[0].code for one in futures[3:5]] == [Code.TERM_CHANGED] * 2
+        proposals.applied(entries(7, 8, term + 1)[0], None)
+        assert (await futures[5])[0].code is Code.TERM_CHANGED
+        assert not proposals.unanswered.held_bytes
+        assert not proposals._waiting
+
+
+@pytest.mark.group(1, ack_timeout_ms=600_000)
+async def test_d9_appends_that_are_given_up_are_those_of_the_range_alone(group: Any) -> None:
+    client, topic = await group.topic()
+    node = await group.leader()
+    proposals = node.parts.proposals
+    request = AppendRequest(timeout_ms=600_000)
+    with HeldSyncs(node):
+        early = [client.start(request, body(topic)) for _ in range(3)]
+        await group.until(lambda: len(proposals._waiting) == 3)
+        late = [client.start(request, body(topic)) for _ in range(2)]
+        await group.until(lambda: len(proposals._waiting) == 5)
+        first = proposals._waiting.first.first
+        proposals.given_up(Finished(first, Index(first + 2), Code.WAIT_QUORUM_ACK_TIMEOUT))
+        codes = [(await future)[0].code for future in early]
+        assert codes == [Code.WAIT_QUORUM_ACK_TIMEOUT] * 3
+        assert len(proposals._waiting) == 2
+    assert [(await future)[0].base_offset for future in late] == [3, 4]
 
 
 async def test_two_dead_nodes_come_back_and_writes_go_on(group: Any) -> None:

@@ -40,7 +40,7 @@ async def test_appends_during_a_hand_over_are_taken_or_sent_to_the_new_leader(gr
     found = {(answer.code, answer.leader_id) for answer in answers}
     assert found <= {(Code.SUCCESS, ""), (Code.NOT_LEADER, heir)}
     assert (Code.NOT_LEADER, heir) in found
-    assert leader.parts.proposals.held_bytes == 0
+    assert leader.parts.proposals.unanswered.held_bytes == 0
 
 
 @pytest.mark.group(election_ms=300)

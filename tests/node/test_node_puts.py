@@ -268,7 +268,7 @@ async def test_what_is_no_message_is_refused_and_writes_nothing(
     assert words in answer.message
     assert leader.raft.end_index == end
     await put(client, message())
-    assert leader.parts.proposals.held_bytes == 0
+    assert leader.parts.proposals.unanswered.held_bytes == 0
 
 
 @pytest.mark.group(commit_log="rocketmq")
@@ -306,7 +306,7 @@ async def test_a_put_that_no_quorum_has_says_so(group: Any) -> None:
     answer = await client.ask(PutMessageRequest(timeout_ms=100), encode_message(message()))
     assert answer.code in (Code.WAIT_QUORUM_ACK_TIMEOUT, Code.TERM_CHANGED)
     assert answer.status in (PutMessageStatus.OS_PAGECACHE_BUSY, PutMessageStatus.UNKNOWN_ERROR)
-    assert leader.parts.application.waiting == leader.parts.proposals.held_bytes == 0
+    assert leader.parts.application.waiting == leader.parts.proposals.unanswered.held_bytes == 0
 
 
 @pytest.mark.group(commit_log="rocketmq", election_ms=10_000)

@@ -92,12 +92,12 @@ async def test_a_flood_of_commands_is_carried_out_a_few_at_a_time_and_in_order(g
     client, leader = await group.client(), await group.leader()
     most: list[int] = []
     proposals = leader.parts.proposals
-    watch(leader.raft, "propose", lambda bodies, _: most.append(proposals.commands))
+    watch(leader.raft, "propose", lambda bodies, _: most.append(proposals.unanswered.commands))
     leader.parts.router._company.is_alone = lambda *_: False
     ids = await sessions(client, 100)
     assert ids == sorted(ids), "in the order in which they were sent"
     assert 0 < max(most) <= COMMANDS_UNDER_WAY
-    assert leader.parts.proposals.commands == 0
+    assert leader.parts.proposals.unanswered.commands == 0
 
 
 @pytest.mark.group(1)
@@ -128,7 +128,7 @@ async def test_client_that_waits_for_its_turn_is_not_read_and_others_are(
     flooding, other, leader = await group.client(), await group.client(), await group.leader()
     topic = await other.create("t")
     front = leader.parts.router
-    await group.until(lambda: not leader.parts.proposals.commands)
+    await group.until(lambda: not leader.parts.proposals.unanswered.commands)
     front._commands._is_free = lambda _: False
     command = flooding.start(ExecuteRequest(command=InitProducer(producer_name="p")))
     behind = flooding.start(OffsetsRequest(topics=("t",)))

@@ -42,7 +42,7 @@ from dledger.protocol.wire import (
     decode_command,
     encode,
     encode_command,
-    pack_append_response,
+    pack_append_responses,
 )
 from dledger.protocol.wire.codec import KNOWN_APPENDS
 from dledger.protocol.wire.framing import FrameReader
@@ -320,18 +320,21 @@ def test_fields_behind_the_first_are_left_out_where_they_say_nothing() -> None:
 
 
 @given(
-    request_id=st.integers(0, 2**32 - 1),
-    base_offset=st.integers(-1, 2**63 - 1),
-    index=st.integers(-1, 2**63 - 1),
+    answers=st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(-1, 2**63 - 1)), max_size=9),
+    index=st.integers(-1, 2**63 - 10),
 )
-def test_success_of_an_append_is_packed_as_any_message(
-    request_id: int, base_offset: int, index: int
+def test_successes_of_appends_are_packed_as_any_messages(
+    answers: list[tuple[int, int]], index: int
 ) -> None:
-    frame = pack_append_response(request_id, base_offset, index)
-    (found,) = FrameReader(FrameLimits()).feed(frame)
-    expected = AppendResponse(code=Code.SUCCESS, base_offset=base_offset, index=Index(index))
-    assert decode(found.kind, found.header, found.payload) == expected
-    assert found.request_id == request_id
+    request_ids, base_offsets = [one for one, _ in answers], [base for _, base in answers]
+    frames = FrameReader(FrameLimits()).feed(
+        pack_append_responses(request_ids, base_offsets, index)
+    )
+    assert [frame.request_id for frame in frames] == request_ids
+    assert [decode(frame.kind, frame.header, frame.payload) for frame in frames] == [
+        AppendResponse(code=Code.SUCCESS, base_offset=base, index=Index(index + at))
+        for at, base in enumerate(base_offsets)
+    ]
 
 
 def test_append_requests_with_any_headers_in_turn_are_decoded() -> None:

@@ -10,6 +10,7 @@ from dledger.catalog.results import CommandResult, DataResult
 from dledger.errors import CorruptEntry
 from dledger.node.loop.ready_loop import Link
 from dledger.node.node import NodeServer
+from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.raft.state.ready import Ready
@@ -32,7 +33,7 @@ def _attach_core(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
     parts, raft = server.parts, server.raft
     ready_loop, proposals, links = parts.ready_loop, parts.proposals, parts.ready_loop.links
     carry_out, tick, read_index = ready_loop.carry_out, raft.tick, raft.read_index
-    on_applied = proposals.applied
+    on_applied, on_applied_batches = proposals.applied, proposals.applied_batches
 
     def watched_carry_out(ready: Ready) -> None:
         watch.ready(view, ready)
@@ -60,11 +61,17 @@ def _attach_core(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
         watch.applied(view, entry, result)
         on_applied(entry, result)
 
+    def watched_applied_batches(entries: Sequence[Entry], base_offsets: Sequence[int]) -> None:
+        for entry, base_offset in zip(entries, base_offsets, strict=True):
+            watch.applied(view, entry, DataResult(Code.SUCCESS, base_offset))
+        on_applied_batches(entries, base_offsets)
+
     ready_loop.carry_out = watched_carry_out  # type: ignore[method-assign]
     ready_loop.links = {peer: WatchedLink(link) for peer, link in links.items()}
     raft.tick = watched_tick  # type: ignore[method-assign]
     raft.read_index = watched_read_index  # type: ignore[method-assign]
     proposals.applied = watched_applied  # type: ignore[method-assign]
+    proposals.applied_batches = watched_applied_batches  # type: ignore[method-assign]
 
 
 def _attach_store(watch: Watch, view: WatchedNode, server: NodeServer) -> None:

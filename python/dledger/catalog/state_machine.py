@@ -8,6 +8,7 @@ clock, throws no dice and touches no file. Only the rows that each node has dele
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from dledger.catalog import snapshot
@@ -39,6 +40,7 @@ from dledger.protocol.messages.catalog_commands import (
     OpenStage,
 )
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import Entry
 from dledger.records.body.header import BodyHeader, BodyKind
 from dledger.types import Index
 
@@ -120,6 +122,28 @@ class Catalog(CatalogState):
             base = partition.append(index, pos, size, crc, count, header.last_time_us, index)
         self.partitions.grown.add(key)
         return DataResult(_SUCCESS, base)
+
+    def apply_batches(
+        self,
+        entries: Sequence[Entry],
+        header: BodyHeader,
+        counts_and_times: Sequence[tuple[int, int]],
+    ) -> list[int] | None:
+        """`apply_data` for neighbouring entries whose bodies are batches like the first, which
+        ``header`` belongs to (see `plain_batches`); returns the first offset of each. None where
+        each has to be looked at by itself: then nothing is applied."""
+        key = header.topic_id << 32 | header.partition
+        partition = self._used.get(key) or self.partitions.get(key)
+        if partition is None or partition.newest_schema >= 0 or header.kind != BodyKind.DATA:
+            return None
+        if _flag(header.flags, _STAGED_FLAG):
+            return None
+        if entries[0].index <= self.applied_index:
+            self._advance(entries[0].index)
+        bases = partition.append_all(entries, counts_and_times)
+        self.applied_index = entries[-1].index
+        self.partitions.grown.add(key)
+        return bases
 
     def check_append(self, header: BodyHeader) -> DataResult | None:
         """For a leader, before it proposes a batch: an answer that is certain already, or None.

@@ -111,7 +111,7 @@ class NodeParts:
             "other_groups": {str(peer): stranger.tag for peer, stranger in strangers.items()},
             "peers_connected": self.peers.connected(),
             "pending_writes": self.proposals.waiting,
-            "pending_bytes": self.proposals.held_bytes,
+            "pending_bytes": self.proposals.unanswered.held_bytes,
             "pending_reads": len(self.polls),
             "catalog_lost": self.context.catalog_lost,
             "secret": self.gate.status(),

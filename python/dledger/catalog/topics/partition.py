@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
@@ -25,7 +25,7 @@ from dledger.catalog.results import BatchRef, RunRef
 from dledger.catalog.topics.table import Table, TableFactory
 from dledger.checksum import crc32
 from dledger.errors import CorruptStore, OffsetOutOfRange
-from dledger.protocol.messages.entry import HEADER_SIZE
+from dledger.protocol.messages.entry import HEADER_SIZE, Entry
 from dledger.protocol.messages.fetched import RUN_ROW
 
 RAW: Final = -1
@@ -135,6 +135,31 @@ class Partition:
         self.bytes += size
         self.next_offset = base + count
         return base
+
+    def append_all(
+        self, entries: Sequence[Entry], counts_and_times: Sequence[tuple[int, int]]
+    ) -> list[int]:
+        """`append` for the batches of neighbouring entries, each with its records and its newest
+        time; returns the first offset of each."""
+        base, newest, before = self.next_offset, self.newest_us, self.bytes
+        bases: list[int] = []
+        rows: list[bytes] = []
+        for entry, (count, last_us) in zip(entries, counts_and_times, strict=True):
+            index, size = entry.index, len(entry.body)
+            if last_us > newest:
+                newest = last_us
+            bases.append(base)
+            rows.append(
+                _pack_row(base, index, entry.pos, newest, index, before, size, entry.body_crc)
+            )
+            base += count
+            before += size
+        packed = b"".join(rows)
+        (self._table or self.table).append(packed)
+        self.rows_crc = crc32(packed, self.rows_crc)
+        self.rows += len(rows)
+        self.next_offset, self.newest_us, self.bytes = base, newest, before
+        return bases
 
     def _number(self, row: int, column: int) -> int:
         value: int = _number_at(self.table.read(row, row + 1), column)[0]

@@ -4,9 +4,11 @@ into."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
+
+from dledger.protocol.messages.client import AppendRequest
 
 C = TypeVar("C")
 """The class of the connection."""
@@ -23,10 +25,15 @@ class Handlers(Generic[C]):
     """The callbacks of a connection to its owner.
 
     ``on_frame`` gets the request id, the message and its payload, which no other code changes or
-    reuses; ``on_batch_end`` comes after the last frame of each read; ``on_close`` comes once.
+    reuses; ``on_appends`` gets the ids and payloads of appends that came together with one header,
+    in place of it; ``on_batch_end`` comes after the last frame of each read; ``on_close`` comes
+    once.
     """
 
     on_frame: Callable[[C, int, Any, memoryview], None]
+    on_appends: Callable[[C, AppendRequest, Sequence[int], Sequence[memoryview]], None] | None = (
+        None
+    )
     on_close: Callable[[C, Exception | None], None]
     on_open: OnConnection[C] | None = None
     on_batch_end: OnConnection[C] | None = None

@@ -17,7 +17,14 @@ from dledger.net.connections.outgoing import WRITE_HIGH_BYTES, Outgoing
 from dledger.net.limits.frame_turns import FrameTurns
 from dledger.net.limits.inflow import PRESSED_READ_BYTES, Inflow
 from dledger.protocol.messages.hello import HelloRequest
-from dledger.protocol.wire import HELLO_LIMITS, Frame, FrameLimits, FrameReader, decode
+from dledger.protocol.wire import (
+    APPEND_KIND,
+    HELLO_LIMITS,
+    Frame,
+    FrameLimits,
+    FrameReader,
+    decode,
+)
 
 TURN_FRAMES: Final = 128
 """Frames of one connection that are handed out in one turn of the loop: then it is the others'
@@ -135,11 +142,8 @@ class Incoming(Outgoing, ABC):
                 reader.parse(view, frames, most)
             else:
                 reader.keep(view)
-            for frame in frames:
-                if taken == most or self._held_back:
-                    break
-                self._take(frame)
-                taken += 1
+            while taken < min(most, len(frames)) and not self._held_back:
+                taken += self._take(frames, taken, most)
             if taken and self._handlers.on_batch_end is not None:
                 self._handlers.on_batch_end(self)
         except ProtocolError as error:
@@ -152,7 +156,7 @@ class Incoming(Outgoing, ABC):
 
     def _hand_out_large(self, frame: Frame) -> None:
         try:
-            self._take(frame)
+            self._take([frame])
             if self._handlers.on_batch_end is not None:
                 self._handlers.on_batch_end(self)
         except ProtocolError as error:
@@ -160,17 +164,32 @@ class Incoming(Outgoing, ABC):
         if self._turns is not None and not self.is_member:
             self._turns.took(1)
 
-    def _take(self, frame: Frame) -> None:
-        message = decode(frame.kind, frame.header, frame.payload)
+    def _take(self, frames: list[Frame], start: int = 0, stop: int = 1) -> int:
+        """Hand out the frame at ``start``, and with an append those behind it, up to ``stop``, that
+        have the same header; returns how many these are."""
+        kind, request_id, header, payload = frames[start]
+        message = decode(kind, header, payload)
         if not self.said_hello:
             if not isinstance(message, HelloRequest):
                 raise ProtocolError(
                     f"the first frame is {type(message).__name__}, not HelloRequest"
                 )
             self.said_hello = True
-        self._asked += 1
-        if not self._ended:
-            self._handlers.on_frame(self, frame.request_id, message, frame.payload)
+        on_appends, end = self._handlers.on_appends, start + 1
+        if kind == APPEND_KIND and on_appends is not None:
+            while end < min(stop, len(frames)) and frames[end].header is header:
+                end += 1
+        self._asked += end - start
+        if self._ended:
+            return end - start
+        if kind != APPEND_KIND or on_appends is None:
+            self._handlers.on_frame(self, request_id, message, payload)
+        elif end - start == 1:
+            on_appends(self, message, (request_id,), (payload,))
+        else:
+            run = frames[start:end]
+            on_appends(self, message, [one.request_id for one in run], [one.payload for one in run])
+        return end - start
 
     def _wait_for_turn(self) -> None:
         self._waits = True

@@ -64,11 +64,11 @@ class Outgoing:
         """
         self.send_frame(encode(message, request_id, payload))
 
-    def send_frame(self, frame: Sequence[Buffer]) -> None:
-        """`send` for a frame that is encoded already."""
+    def send_frame(self, frame: Sequence[Buffer], count: int = 1) -> None:
+        """`send` for a frame that is encoded already, or several of them."""
         if self._ended or self._transport is None:
             return
-        self._answered += 1
+        self._answered += count
         if not self._out:
             self._loop.call_soon(self.flush)
         self._out += frame

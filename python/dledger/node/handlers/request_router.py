@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -110,7 +110,7 @@ class RequestHandlers:
 
     def by_request_with_payload(self) -> dict[type[Any], PayloadHandler]:
         """The same for requests that bring a payload."""
-        return {AppendRequest: self.proposals.append, **self.application.handlers()}
+        return self.application.handlers()
 
 
 class RequestRouter(NodePart):
@@ -133,7 +133,7 @@ class RequestRouter(NodePart):
             on_wait=Connection.pause_reading,
             on_done=self._resume,
             is_free=lambda alone: (
-                proposals.commands < (COMMANDS_ALONE if alone else COMMANDS_UNDER_WAY)
+                proposals.unanswered.commands < (COMMANDS_ALONE if alone else COMMANDS_UNDER_WAY)
             ),
             is_alone=lambda connection: self._company.is_alone(connection, connection.now_s()),
         )
@@ -180,10 +180,15 @@ class RequestRouter(NodePart):
             PortInUse: another process listens there.
         """
         self._listener = Listener(
-            Handlers(on_open=self._on_open, on_frame=self._on_frame, on_close=self._on_close),
+            Handlers(
+                on_open=self._on_open,
+                on_frame=self._on_frame,
+                on_appends=self._on_appends,
+                on_close=self._on_close,
+            ),
             frame_limits(self._group),
             patience=self._patience(),
-            held=lambda: self._proposals.held_bytes,
+            held=lambda: self._proposals.unanswered.held_bytes,
         )
         self._listener.outflow.on_done = self._resume
         await self._listener.open(self._node.host, self._node.port, server_context(self._node.tls))
@@ -244,7 +249,7 @@ class RequestRouter(NodePart):
             if connection is not self._company.last:
                 self._company.note(connection, connection.now_s())
             handle(connection, request_id, message, payload)
-            if self._proposals.held_bytes > self._full_bytes:
+            if self._proposals.unanswered.held_bytes > self._full_bytes:
                 self._hold_back(connection)
         elif type(message) is ExecuteRequest:
             self.client_requests += 1
@@ -259,15 +264,36 @@ class RequestRouter(NodePart):
                     self._company.note(connection, connection.now_s())
             try:
                 handler(connection, request_id, message)
-                if self._proposals.held_bytes > self._full_bytes:
+                if self._proposals.unanswered.held_bytes > self._full_bytes:
                     self._hold_back(connection)
             except StorageError as error:  # the topic index may need the disk
                 self._ready_loop.fail(error)
 
+    def _on_appends(
+        self,
+        connection: Connection,
+        message: AppendRequest,
+        request_ids: Sequence[int],
+        bodies: Sequence[memoryview],
+    ) -> None:
+        """`_on_frame` for appends that came together."""
+        session: PortSession | Visit | None = connection.context
+        is_client = isinstance(session, PortSession) and session.peer is None
+        if not is_client or self._catalog_lost or AppendRequest in self._with_payload:
+            for request_id, body in zip(request_ids, bodies, strict=True):
+                self._on_frame(connection, request_id, message, body)
+            return
+        self.client_requests += len(request_ids)
+        if connection is not self._company.last:
+            self._company.note(connection, connection.now_s())
+        self._proposals.append(connection, message, request_ids, bodies)
+        if self._proposals.unanswered.held_bytes > self._full_bytes:
+            self._hold_back(connection)
+
     def _execute(self, connection: Connection, request_id: int, message: ExecuteRequest) -> None:
         if not self._closed:
             self._proposals.execute(connection, request_id, message)
-            if self._proposals.held_bytes > self._full_bytes:
+            if self._proposals.unanswered.held_bytes > self._full_bytes:
                 self._hold_back(connection)
 
     def _hold_back(self, connection: Connection) -> None:
@@ -336,7 +362,7 @@ class RequestRouter(NodePart):
         """Held bytes have fallen: connections that were made to wait may go on."""
         if self._listener is not None and self._listener.inflow.kept_waiting:
             self._listener.inflow.relieved()
-        if self._paused and self._proposals.held_bytes <= self._full_bytes // 2:
+        if self._paused and self._proposals.unanswered.held_bytes <= self._full_bytes // 2:
             paused, self._paused = self._paused, {}
             for connection in paused:
                 self._resume(connection)

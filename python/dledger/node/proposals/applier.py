@@ -22,6 +22,7 @@ from dledger.records.body.header import (
     BodyHeader,
     BodyKind,
     decode_header,
+    plain_batches,
 )
 from dledger.types import Index
 
@@ -106,28 +107,51 @@ class Applier(NodePart):
         self._loop.call_soon(self._next)
 
     def _apply(self, entries: tuple[Entry, ...]) -> None:
-        members_index, held_bytes = self._catalog.members_index, self._proposals.held_bytes
+        members_index, held_bytes = (
+            self._catalog.members_index,
+            self._proposals.unanswered.held_bytes,
+        )
         try:
-            for entry in entries:
-                self._apply_one(entry)
+            at, bodies = 0, [entry.body for entry in entries]
+            while at < len(entries):
+                batches = plain_batches(bodies, at)
+                at += self._apply_batches(entries, at, batches) or self._apply_one(entries[at])
         except Exception as error:  # an order that cannot be, or the topic index's disk
             self._stopped = True  # an entry that failed is never tried again (D2)
             self._ready_loop.fail(error)
             return
         self.applied_pos = entries[-1].end_pos
-        if self._proposals.held_bytes < held_bytes:
+        if self._proposals.unanswered.held_bytes < held_bytes:
             self._events.relieved()
         self._events.applied()
         if self._catalog.members_index != members_index:
             self._events.members_changed()
 
-    def _apply_one(self, entry: Entry) -> None:
+    def _apply_batches(
+        self, entries: tuple[Entry, ...], at: int, batches: list[tuple[int, int]]
+    ) -> int:
+        """Apply the entries from ``at`` on whose bodies are ``batches`` together; returns how many
+        these were, 0 where each has to be looked at by itself."""
+        if not batches:
+            return 0
+        run = entries[at : at + len(batches)]
+        try:
+            header = decode_header(run[0].body)
+        except ValueError:
+            return 0
+        if run[0].magic != MAGIC_NORMAL:
+            return 0
+        bases = self._catalog.apply_batches(run, header, batches)
+        if bases is None:
+            return 0
+        self._proposals.applied_batches(run, bases)
+        return len(run)
+
+    def _apply_one(self, entry: Entry) -> int:
         catalog = self._catalog
         header: BodyHeader | None = None
         result: DataResult | CommandResult | None = None
-        if entry.magic == MAGIC_NORMAL:
-            header = self._proposals.known_header(entry)
-        if header is None and entry.magic == MAGIC_NORMAL and entry.body[:2] == BODY_MAGIC:
+        if entry.magic == MAGIC_NORMAL and entry.body[:2] == BODY_MAGIC:
             # else another program's, as of DLedger itself: it has a place, no records
             with suppress(ValueError):
                 header = decode_header(entry.body)
@@ -151,3 +175,4 @@ class Applier(NodePart):
                 if isinstance(command, EnforceSecret):
                     self._events.secret_enforced()
         self._proposals.applied(entry, result)
+        return 1

@@ -1,7 +1,9 @@
-"""A proposal: a request on its way into the log, and its answer."""
+"""A proposal: requests on their way into the log, and their answers."""
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,8 +15,15 @@ from dledger.protocol.messages.client import AppendResponse, ExecuteResponse
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.wire import encode_command
 from dledger.raft.raft_node import RaftNode
-from dledger.records.body.header import BodyHeader, BodyKind, encode_header
-from dledger.types import NO_TERM, Buffer, NodeId, Role, Term
+from dledger.records.body.header import (
+    BODY_HEADER_SIZE,
+    BodyHeader,
+    BodyKind,
+    decode_header,
+    encode_header,
+)
+from dledger.records.body.unpacked_size import check_sizes
+from dledger.types import NO_INDEX, NO_TERM, Buffer, Index, NodeId, Role, Term
 
 PROPOSAL_BYTES: Final = 512
 """About the memory of a waiting request, beside its body."""
@@ -37,17 +46,27 @@ MESSAGES: Final = {
 
 @dataclass(slots=True)
 class Proposal:
-    """A write that waits for one entry. ``connection`` is None for the node's own commands."""
+    """Writes of one connection that wait for entries, one each, that are neighbours.
+    ``connection`` is None for the node's own commands.
+
+    There is more than one only of appends that came together and whose bodies are batches like the
+    first (see `plain_batches`).
+    """
 
     connection: Connection | None
-    request_id: int
-    body: Buffer | None
+    request_ids: Sequence[int]
+    """Of those that are not answered yet."""
+    bodies: Sequence[Buffer]
+    """Empty once the core has them."""
     size: int
+    """Bytes of the bodies of those that are not answered yet."""
     deadline_ms: int
     header: BodyHeader | None = None
-    """Of an append; None for a command."""
+    """Of the first body of appends; None for a command."""
     command: Command | None = None
     term: Term = NO_TERM
+    first: Index = NO_INDEX
+    """The entry that the first of them waits for."""
     held: bool = False
     """Counted in ``held_bytes``."""
     is_claimed: bool = False
@@ -55,6 +74,23 @@ class Proposal:
     stamped_in: Term | None = None
     """The term that was led, with all that earlier leaders committed, when a command got its time;
     None: none was."""
+
+
+def append_header(bodies: Sequence[Buffer], max_body_bytes: int) -> BodyHeader | CommandResult:
+    """The header of the first of appends that came together, or why they may not be proposed."""
+    try:
+        header = decode_header(bodies[0])
+        if header.codec:  # a body that no reader could read is not taken
+            for body in bodies:
+                check_sizes(body[BODY_HEADER_SIZE:], header.codec)
+    except (ValueError, struct.error) as error:
+        return CommandResult(Code.MALFORMED, f"append: {error}")
+    if header.kind is not BodyKind.DATA:
+        return CommandResult(Code.MALFORMED, "append: commands go through ExecuteRequest")
+    if (size := max(map(len, bodies))) > max_body_bytes:
+        text = f"a body of {size} bytes is over max_body_bytes {max_body_bytes}"
+        return CommandResult(Code.RECORD_TOO_LARGE, f"{text}; send smaller batches")
+    return header
 
 
 def command_body(command: Command, max_body_bytes: int) -> bytes | CommandResult:

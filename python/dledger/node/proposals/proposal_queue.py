@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
@@ -14,20 +13,20 @@ from dledger.catalog.results import CommandResult, DataResult
 from dledger.net import Connection
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.clocks import Clocks
-from dledger.node.proposals.proposal import PROPOSAL_BYTES, Proposal, answer_to, command_body
+from dledger.node.proposals.proposal import Proposal, append_header, command_body
 from dledger.node.proposals.quotas import Quotas
 from dledger.node.proposals.timestamps import TIMED, has_time, stamp_time
-from dledger.protocol.messages.catalog_commands import Admit, Command, EnforceSecret
+from dledger.node.proposals.unanswered import Unanswered, WaitingProposals
+from dledger.protocol.messages.catalog_commands import Admit, EnforceSecret
 from dledger.protocol.messages.client import (
     AppendRequest,
     ExecuteRequest,
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
-from dledger.protocol.wire import pack_append_response
+from dledger.protocol.wire import pack_append_responses
 from dledger.raft.state.ready import Finished
-from dledger.records.body.header import BODY_HEADER_SIZE, BodyHeader, BodyKind, decode_header
-from dledger.records.body.unpacked_size import check_sizes
+from dledger.records.body.header import plain_batches
 from dledger.types import Buffer, Index, Role, Term
 
 logger = logging.getLogger(__name__)
@@ -58,8 +57,8 @@ class ProposalQueue(NodePart):
     def __init__(self, context: NodeContext) -> None:
         super().__init__(context)
         events = context.events
-        self.held_bytes = 0
-        """Bytes of requests that are not answered yet."""
+        self.unanswered = Unanswered(context)
+        self._answer = self.unanswered.answer
         self.clocks = Clocks(
             context.environment,
             context.catalog,
@@ -72,12 +71,9 @@ class ProposalQueue(NodePart):
         events.role.subscribe(lambda change: self.leadership_changed())
         events.transferred.subscribe(lambda done: self.leadership_changed())
         self._gathered: list[Proposal] = []
+        self._gathered_requests = 0
         self._gathered_bytes = 0
-        self._waiting: dict[Index, Proposal] = {}
-        self.commands = 0
-        """Commands of clients that are not answered yet."""
-        self._timed = 0
-        """Commands among those that wait which begin or end a time-out."""
+        self._waiting = WaitingProposals()
         self._last_timed = Index(-1)
         """The last entry that this node wrote with such a command: it may be applied long after its
         client was told that the time is over."""
@@ -92,7 +88,7 @@ class ProposalQueue(NodePart):
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting) + len(self._gathered)
+        return len(self._waiting) + self._gathered_requests
 
     def _leads_in(self) -> Term | None:
         """The term in which this node leads, with all that earlier leaders committed; None: it does
@@ -103,31 +99,42 @@ class ProposalQueue(NodePart):
     def _nothing_timed_waits(self) -> bool:
         """Whether this node leads so, and has no command under way that begins a time-out."""
         is_applied = self._catalog.applied_index >= self._last_timed
-        return self._leads_in() is not None and not self._timed and is_applied
+        return self._leads_in() is not None and not self.unanswered.timed and is_applied
 
     # --- requests ---------------------------------------------------------------------------------
 
     def append(
-        self, connection: Connection, request_id: int, request: AppendRequest, payload: memoryview
+        self,
+        connection: Connection,
+        request: AppendRequest,
+        request_ids: Sequence[int],
+        bodies: Sequence[Buffer],
     ) -> None:
-        """Check one body, and gather it for this pass."""
-        size, deadline_ms = len(payload), self._now_ms() + request.timeout_ms
-        proposal = Proposal(connection, request_id, payload, size, deadline_ms)
-        try:
-            header = proposal.header = decode_header(payload)
-            if header.codec:  # a body that no reader could read is not taken
-                check_sizes(payload[BODY_HEADER_SIZE:], header.codec)
-        except (ValueError, struct.error) as error:
-            self._answer(proposal, Code.MALFORMED, f"append: {error}")
-            return
-        if header.kind is not BodyKind.DATA:
-            text = "append: commands go through ExecuteRequest"
-            self._answer(proposal, Code.MALFORMED, text)
-        elif size > self._max_body_bytes:
-            text = f"a body of {size} bytes is over max_body_bytes {self._max_body_bytes}"
-            self._answer(proposal, Code.RECORD_TOO_LARGE, f"{text}; send smaller batches")
-        else:
+        """Check bodies that came together in equal requests, and gather them for this pass."""
+        at, deadline_ms = 0, self._now_ms() + request.timeout_ms
+        while at < len(bodies):
+            stop = at + (len(plain_batches(bodies, at)) or 1)
+            self._append(connection, request_ids[at:stop], bodies[at:stop], deadline_ms)
+            at = stop
+
+    def _append(
+        self,
+        connection: Connection,
+        request_ids: Sequence[int],
+        bodies: Sequence[Buffer],
+        deadline_ms: int,
+    ) -> None:
+        """Gather batches that are like the first one, but for those that are refused."""
+        header = append_header(bodies, self._max_body_bytes)
+        proposal = Proposal(connection, request_ids, bodies, sum(map(len, bodies)), deadline_ms)
+        if not isinstance(header, CommandResult):
+            proposal.header = header
             self._gather(proposal)
+        elif len(bodies) == 1:
+            self._answer(proposal, header.code, header.message)
+        else:
+            for request_id, body in zip(request_ids, bodies, strict=True):
+                self._append(connection, (request_id,), (body,), deadline_ms)
 
     def execute(
         self, connection: Connection | None, request_id: int, request: ExecuteRequest
@@ -136,8 +143,8 @@ class ProposalQueue(NodePart):
         command = stamp_time(request.command, self.clocks)
         proposal = Proposal(
             connection,
-            request_id,
-            None,
+            (request_id,),
+            (),
             0,
             self._now_ms() + request.timeout_ms,
             command=command,
@@ -154,26 +161,19 @@ class ProposalQueue(NodePart):
         if isinstance(body, CommandResult):
             self._answer(proposal, body.code, body.message)
         else:
-            proposal.body, proposal.size = body, len(body)
+            proposal.bodies, proposal.size = (body,), len(body)
             self._gather(proposal)
-
-    def known_header(self, entry: Entry) -> BodyHeader | None:
-        """The header of an append that waits here, so that it need not be decoded again."""
-        proposal = self._waiting.get(entry.index)
-        return proposal.header if proposal is not None and proposal.term == entry.term else None
 
     def _gather(self, proposal: Proposal) -> None:
         gathered = self._gathered
         gathered.append(proposal)
-        proposal.held = True
-        if proposal.command is not None:
-            self._count(proposal, proposal.command, 1)
-        self.held_bytes += proposal.size + PROPOSAL_BYTES
+        self.unanswered.hold_proposal(proposal)
         self._gathered_bytes += proposal.size
-        if len(gathered) == 1:
-            self._loop.call_soon(self._propose)
-        elif len(gathered) >= CHUNK_ENTRIES or self._gathered_bytes >= CHUNK_BYTES:
+        self._gathered_requests += len(proposal.request_ids)
+        if self._gathered_requests >= CHUNK_ENTRIES or self._gathered_bytes >= CHUNK_BYTES:
             self._propose()
+        elif len(gathered) == 1:
+            self._loop.call_soon(self._propose)
 
     def leadership_changed(self) -> None:
         """Another node leads, or none, or this one again: proposals that wait for that go on, in
@@ -203,13 +203,14 @@ class ProposalQueue(NodePart):
         if self._between is not None:
             self._between.cancel()
             self._between = None
-        gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        gathered, self._gathered = self._gathered, []
+        self._gathered_bytes = self._gathered_requests = 0
         accepted: list[Proposal] = []
         bodies: list[Buffer] = []
         for proposal in self.accepted(gathered, self._answer):
-            if proposal.body is not None and not self._is_known(proposal):
+            if not self._is_known(proposal):
                 accepted.append(proposal)
-                bodies.append(proposal.body)
+                bodies += proposal.bodies
         if not accepted:
             return
         try:
@@ -220,17 +221,19 @@ class ProposalQueue(NodePart):
             for proposal in accepted:
                 self._answer(proposal, Code.DISK_ERROR)
             return
-        waiting = self._waiting
-        for proposal, entry in zip(accepted, ready.append, strict=True):
-            proposal.body = None  # the core has it as long as it is wanted
-            proposal.term = entry.term
-            waiting[entry.index] = proposal
+        first, term = ready.append[0].index, ready.append[0].term
+        assert len(ready.append) == len(bodies), "an entry for each body"
+        for proposal in accepted:
+            proposal.bodies = ()  # the core has them as long as they are wanted
+            proposal.term, proposal.first = term, first
+            self._waiting.put(proposal)
             if proposal.is_claimed:
-                self.quotas.place(entry.index)
+                self.quotas.place(first)
             if proposal.command is not None and isinstance(proposal.command, TIMED):
-                self._last_timed = entry.index
+                self._last_timed = first
             if self._sweep_ms == 0 or proposal.deadline_ms < self._sweep_ms:
                 self._sweep_ms = proposal.deadline_ms
+            first = Index(first + len(proposal.request_ids))
         self._ready_loop.carry_out(ready)
 
     def accepted(
@@ -304,88 +307,70 @@ class ProposalQueue(NodePart):
     # --- answers ----------------------------------------------------------------------------------
 
     def applied(self, entry: Entry, result: DataResult | CommandResult | None) -> None:
-        """The catalog has applied the entry: the proposal that waits for it is answered."""
-        proposal = self._waiting.pop(entry.index, None)
-        if proposal is None:
+        """The catalog has applied the entry: the request that waits for it is answered."""
+        if self._waiting_for(entry.index) is None:
             return
+        proposal = self._waiting.take((entry,))
         if proposal.term != entry.term or result is None:
             self._answer(proposal, Code.TERM_CHANGED)
         elif isinstance(result, CommandResult):
             self._answer(proposal, result.code, result.message, result=result)
-        elif result.code is not Code.SUCCESS or proposal.connection is None:
+        elif result.code is not Code.SUCCESS:
             self._answer(proposal, result.code, result.message)
         else:
-            self._let_go(proposal)
-            frame = pack_append_response(proposal.request_id, result.base_offset, entry.index)
-            proposal.connection.send_frame((frame,))
+            self._written(proposal, (result.base_offset,), entry.index)
+
+    def applied_batches(self, entries: Sequence[Entry], base_offsets: Sequence[int]) -> None:
+        """`applied` for neighbouring batches that got offsets, which begin at ``base_offsets``."""
+        at = 0
+        while self._waiting and at < len(entries):
+            proposal = self._waiting_for(entries[at].index)
+            if proposal is None:
+                at += 1
+                continue
+            stop = min(at + len(proposal.request_ids), len(entries))
+            run = entries[at:stop]
+            proposal = self._waiting.take(run)
+            if proposal.term == run[0].term == run[-1].term:
+                self._written(proposal, base_offsets[at:stop], run[0].index)
+            else:  # terms never fall along a log: these are of a later one
+                self._answer(proposal, Code.TERM_CHANGED)
+            at = stop
+
+    def _waiting_for(self, index: Index) -> Proposal | None:
+        """The proposal whose first request waits for this entry. What still waits for one before it
+        will not hear of it."""
+        while (proposal := self._waiting.first) is not None and proposal.first < index:
+            self._answer(self._waiting.take(), Code.TERM_CHANGED)
+        return proposal if proposal is not None and proposal.first == index else None
+
+    def _written(self, proposal: Proposal, base_offsets: Sequence[int], index: Index) -> None:
+        """Answer appends with their offsets; their entries begin at ``index``."""
+        self.unanswered.let_go(proposal)
+        if proposal.connection is not None:
+            frames = pack_append_responses(proposal.request_ids, base_offsets, index)
+            proposal.connection.send_frame((frames,), len(proposal.request_ids))
 
     def given_up(self, finished: Finished) -> None:
         """Raft waits no more for the quorum of a range; one that is committed `applied`
         answers."""
         code = Code.TERM_CHANGED if finished.code is Code.EXPIRED_TERM else finished.code
-        for index in range(finished.first, finished.last + 1):
-            proposal = self._waiting.pop(Index(index), None)
-            if proposal is not None:
-                self._answer(proposal, code)
+        first, last = finished.first, finished.last
+        for proposal in self._waiting.take_all(lambda one: first <= one.first <= last):
+            self._answer(proposal, code)
 
     def tick(self, now_ms: int) -> None:
         """Answer those whose own time is over (a `MaintenanceTask`)."""
         if not self._waiting or now_ms < self._sweep_ms:
             return
-        late = [
-            index for index, proposal in self._waiting.items() if proposal.deadline_ms <= now_ms
-        ]
-        for index in late:
-            self._answer(self._waiting.pop(index), Code.WAIT_QUORUM_ACK_TIMEOUT)
-        self._sweep_ms = min(
-            (proposal.deadline_ms for proposal in self._waiting.values()), default=0
-        )
+        for late in self._waiting.take_all(lambda one: one.deadline_ms <= now_ms):
+            self._answer(late, Code.WAIT_QUORUM_ACK_TIMEOUT)
+        self._sweep_ms = min((proposal.deadline_ms for proposal in self._waiting), default=0)
 
     def fail_all(self, code: Code) -> None:
         """The node stops: every proposal gets an answer. ``code`` is an indefinite one."""
         if self._between is not None:
             self._between.cancel()
-        for proposal in (*self._waiting.values(), *self._gathered):
+        gathered, self._gathered, self._gathered_requests = self._gathered, [], 0
+        for proposal in (*self._waiting.take_all(lambda one: True), *gathered):
             self._answer(proposal, code)
-        self._waiting.clear()
-        self._gathered.clear()
-
-    def hold(self, size: int) -> None:
-        """Count these bytes of a request that waits elsewhere; negative when it is answered."""
-        self.held_bytes += size
-        if size < 0:
-            self._events.relieved()
-
-    def _release(self, proposal: Proposal) -> None:
-        if proposal.held:
-            self._let_go(proposal)
-            self._events.relieved()
-
-    def _let_go(self, proposal: Proposal) -> None:
-        """`relieved` is told by the caller."""
-        if proposal.held:
-            proposal.held = False
-            self.held_bytes -= proposal.size + PROPOSAL_BYTES
-            if proposal.command is not None:
-                self._count(proposal, proposal.command, -1)
-
-    def _count(self, proposal: Proposal, command: Command, by: int) -> None:
-        self.commands += by * (proposal.connection is not None)
-        self._timed += by * isinstance(command, TIMED)
-
-    def _answer(
-        self,
-        proposal: Proposal,
-        code: Code,
-        message: str = "",
-        *,
-        base_offset: int = -1,
-        result: CommandResult | None = None,
-    ) -> None:
-        self._release(proposal)
-        if proposal.connection is not None:
-            raft = self._ready_loop.raft
-            answer = answer_to(
-                proposal, code, message, raft=raft, base_offset=base_offset, result=result
-            )
-            proposal.connection.send(answer, proposal.request_id)

@@ -81,7 +81,7 @@ _WITH_BYTES: Final = {
     )
 }
 _FETCHED: Final = KINDS[FetchResponse]
-_APPEND: Final = KINDS[AppendRequest]
+APPEND_KIND: Final = KINDS[AppendRequest]
 KNOWN_APPENDS: Final = 64
 _appends: Final[dict[Buffer, AppendRequest]] = {}
 """By header, which most appends have in common: they differ in their payloads."""
@@ -121,13 +121,20 @@ def encode(message: Message, request_id: int = 0, payload: Sequence[Buffer] = ()
     return [pack_frame(kind, request_id, header, sum(map(len, payload))), *payload]
 
 
-def pack_append_response(request_id: int, base_offset: int, index: int) -> bytes:
-    """The frame of ``AppendResponse(code=SUCCESS, base_offset=base_offset, index=index)``, which a
-    leader sends for each append: packed without the general way. Its numbers have a fixed width, so
-    that all but three fields of it are always the same."""
-    prefix = _answer_prefix(_ANSWER_BEFORE, request_id, _ANSWER_BEHIND)
-    header = _answer_header(_ANSWER_FIELDS, _INT64, base_offset, _INT64, index)
-    return prefix + _crc(crc32(header, crc32(prefix))) + header
+def pack_append_responses(
+    request_ids: Sequence[int], base_offsets: Sequence[int], index: int
+) -> bytes:
+    """The frames of ``AppendResponse(code=SUCCESS, base_offset=..., index=...)`` for appends whose
+    entries are neighbours, from ``index`` on. A leader sends one for each append, so they are
+    packed without the general way: their numbers have a fixed width, so that all but three fields
+    are always the same."""
+    frames: list[bytes] = []
+    for request_id, base_offset in zip(request_ids, base_offsets, strict=True):
+        prefix = _answer_prefix(_ANSWER_BEFORE, request_id, _ANSWER_BEHIND)
+        header = _answer_header(_ANSWER_FIELDS, _INT64, base_offset, _INT64, index)
+        frames += (prefix, _crc(crc32(header, crc32(prefix))), header)
+        index += 1
+    return b"".join(frames)
 
 
 def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
@@ -136,7 +143,7 @@ def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
     Raises:
         ProtocolError: unknown kind, or a field of another type; names message and field.
     """
-    is_append = kind == _APPEND and type(header) is bytes
+    is_append = kind == APPEND_KIND and type(header) is bytes
     if is_append and (known := _appends.get(header)) is not None:
         return known
     if kind not in MESSAGES:
@@ -176,12 +183,11 @@ def _with_entries(message: Any, payload: Buffer) -> Any:
     if sum(sizes) != len(payload):
         raise WrongField(f"entries: {sum(sizes)} bytes announced, {len(payload)} came")
     view, at, entries = memoryview(payload).toreadonly(), 0, []
+    fields_at = HEADER.unpack_from
     for size in sizes:
         if size < HEADER_SIZE:
             raise WrongField(f"entries: an entry has at least {HEADER_SIZE} bytes, not {size}")
-        magic, stated, index, term, pos, _, chain_crc, body_crc, body_size = HEADER.unpack_from(
-            view, at
-        )
+        magic, stated, index, term, pos, _, chain_crc, body_crc, body_size = fields_at(view, at)
         if stated != size or body_size != size - HEADER_SIZE:
             raise WrongField(
                 f"entries: entry {index} says size {stated}, body {body_size}, in {size} bytes"

@@ -18,6 +18,7 @@ Arrow (see ``dledger.records.body.records``); COMMAND: the payload is a command 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from enum import IntEnum, IntFlag
 from typing import Final
 
@@ -30,6 +31,9 @@ BODY_HEADER_SIZE: Final = 64
 assert BODY_HEADER.size == BODY_HEADER_SIZE
 BODY_MAGIC: Final = b"DB"
 BODY_VERSION: Final = 1
+_plain_fields: Final = struct.Struct(">16sIIqqQ").unpack_from
+"""Of the same bytes, the fields that tell one plain batch from the next: magic to partition in one
+piece, count, schema version, first and last time, and the producer."""
 
 
 class BodyKind(IntEnum):
@@ -105,6 +109,26 @@ def encode_header(header: BodyHeader) -> bytes:
         0,
         header.sequence,
     )
+
+
+def plain_batches(bodies: Sequence[Buffer], start: int = 0) -> list[tuple[int, int]]:
+    """(records, newest time in microseconds) of each body from ``start`` on that is a batch like
+    the first of them: of the same partition, kind, codec and flags, without producer and schema
+    version. What that one is, `decode_header` tells. Empty where there are not two of them."""
+    found: list[tuple[int, int]] = []
+    if len(bodies) - start < 2:
+        return found
+    same = b""
+    for at in range(start, len(bodies)):
+        body = bodies[at]
+        if len(body) < BODY_HEADER_SIZE:
+            break
+        kind, count, schema_version, _, last_us, producer_id = _plain_fields(body)
+        if (found and kind != same) or producer_id or schema_version or not count:
+            break
+        same = kind
+        found.append((count, last_us))
+    return found if len(found) > 1 else []
 
 
 def read_header(body: Buffer) -> BodyHeader:

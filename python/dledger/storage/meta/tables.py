@@ -32,6 +32,7 @@ _HEADER: Final = struct.Struct(">4sHHIQI")
 HEADER_BYTES: Final = 64
 VERSION: Final = 1
 CRC_BYTES: Final = 4
+_crc = struct.Struct(">I").pack
 BUFFER_BYTES: Final = 1 << 18
 """Rows are written when so many bytes of them wait."""
 CHUNK_ROWS: Final = 4096
@@ -242,15 +243,13 @@ def pack_header(row_size: int, first: int) -> bytes:
     return _HEADER.pack(b"DLtb", VERSION, 0, row_size, first, crc).ljust(HEADER_BYTES, b"\0")
 
 
-def pack_rows(rows: bytes, row_size: int, number: int) -> bytearray:
+def pack_rows(rows: bytes, row_size: int, number: int) -> bytes:
     """Rows as they stand in a file; ``number``: that of the first."""
-    packed = bytearray()
-    for at in range(0, len(rows), row_size):
-        row = rows[at : at + row_size]
-        packed += row
-        packed += crc32(row, number & 0xFFFFFFFF).to_bytes(CRC_BYTES, "big")
+    packed: list[bytes] = []
+    for (row,) in struct.iter_unpack(f"{row_size}s", rows):
+        packed += (row, _crc(crc32(row, number & 0xFFFFFFFF)))
         number += 1
-    return packed
+    return b"".join(packed)
 
 
 def unpack_rows(stored: bytes, row_size: int, first: int) -> Iterator[tuple[int, bytes, bool]]:
