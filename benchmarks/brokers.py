@@ -14,8 +14,8 @@ from typing import Any
 from benchmarks import machine
 from benchmarks.appends import leader_address
 from benchmarks.following import ACKNOWLEDGED, WRITTEN, follow, write_log
-from benchmarks.load import put_load
 from benchmarks.messages import SIZE, commit_log, encoded, until_dispatched
+from benchmarks.put_load import put_load
 from benchmarks.report import Report
 from benchmarks.rocketmq import make_log
 from dledger import Client

@@ -1,33 +1,45 @@
-"""A load generator: single append requests, many in flight, over one connection, with no client
-library in between.
+"""A load generator that takes little processor time itself: single append requests of one body, so
+many in flight, over one connection or several.
 
-The body of each request is one record of the asked size, encoded once. What is measured is the
-group.
+All frames are packed beforehand, one for each request that may be in flight: a request id names its
+place there, and is used again when it was answered. Of an answer no more is read than its code.
 """
 
 from __future__ import annotations
 
-import asyncio
+import selectors
+import struct
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from dledger.net.connections.connection import Connection, connect
-from dledger.net.connections.handlers import Handlers
+from dledger.net.connections.blocking import BlockingConnection
 from dledger.net.connections.handshake import Greeting
-from dledger.net.loop import run
 from dledger.net.user_directory import group_secret
-from dledger.protocol.messages.client import AppendRequest, AppendResponse
-from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.hello import HelloResponse
-from dledger.protocol.messages.rocketmq import PutMessageRequest, PutMessageResponse
-from dledger.protocol.wire import FrameLimits
-from dledger.protocol.wire.codec import encode
+from dledger.protocol.messages.client import AppendRequest
+from dledger.protocol.wire import (
+    PREFIX_SIZE,
+    FrameLimits,
+    FrameReader,
+    decode,
+    encode,
+    pack_append_responses,
+)
 from dledger.records.body.records import encode_batch
 
-APPEND = AppendRequest(timeout_ms=10_000)
+FIRST_ID = 1000
+"""Above the ids of the handshake."""
+PATIENCE_S = 30.0
+LARGE = 64 << 10
+"""Frames of this size are sent as they are, not joined."""
+ANSWER = struct.Struct(">8sIII4x3s")
+"""Magic to ``reserved``, request id, lengths of header and payload, and behind the CRC the beginning
+of the header: an array and its first field, the code."""
+SUCCESS = pack_append_responses([0], [0], 0)
+LEAD, CODE = SUCCESS[:8], SUCCESS[PREFIX_SIZE : ANSWER.size]
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,68 @@ class Load:
         return self.requests * self.size / self.seconds / 1e6
 
 
+class Caller:
+    """One connection with its requests."""
+
+    def __init__(self, address: str, body: list[Any], in_flight: int) -> None:
+        greeting = Greeting(secret=lambda answer: group_secret(answer.group))
+        connection = BlockingConnection(
+            address, greeting, limits=FrameLimits(), timeout_s=PATIENCE_S
+        )
+        self.socket = connection._socket
+        self.socket.settimeout(PATIENCE_S)
+        request = AppendRequest(timeout_ms=10_000)
+        self._frames = [b"".join(encode(request, FIRST_ID + at, body)) for at in range(in_flight)]
+        self._sent_at = [0.0] * in_flight
+        self._buffer = memoryview(bytearray(64 * max(in_flight, 64)))
+        self._have = 0
+        self.under_way = 0
+        self.latencies: list[float] = []
+
+    def send(self, places: list[int]) -> None:
+        """Send the requests of these places."""
+        now = time.perf_counter()
+        for place in places:
+            self._sent_at[place] = now
+        self.under_way += len(places)
+        frames = [self._frames[place] for place in places]
+        if len(frames[0]) < LARGE:
+            frames = [b"".join(frames)]
+        for frame in frames:
+            self.socket.sendall(frame)
+
+    def receive(self) -> list[int]:
+        """Wait for answers; the places of their requests.
+
+        Raises:
+            RuntimeError: one says something else than success, or the node closed the connection.
+        """
+        size = self.socket.recv_into(self._buffer[self._have :])
+        if not size:
+            raise RuntimeError("the node closed the connection")
+        have, at, view, places = self._have + size, 0, self._buffer, []
+        while have - at >= ANSWER.size:
+            lead, request_id, header, payload, code = ANSWER.unpack_from(view, at)
+            if lead != LEAD or code != CODE:
+                raise RuntimeError(f"a request was answered {self._refusal(at, have)}")
+            end = at + PREFIX_SIZE + header + payload
+            if end > have:
+                break
+            places.append(request_id - FIRST_ID)
+            at = end
+        now = time.perf_counter()
+        self.latencies += [now - self._sent_at[place] for place in places]
+        view[: have - at] = bytes(view[at:have])
+        self._have = have - at
+        self.under_way -= len(places)
+        return places
+
+    def _refusal(self, at: int, have: int) -> str:
+        frames = FrameReader(FrameLimits()).feed(bytes(self._buffer[at:have]))
+        answers = [decode(frame.kind, frame.header) for frame in frames[:1]]
+        return " ".join(f"{one.code!r} {one.message}" for one in answers) or "in pieces"
+
+
 def one_record(topic_id: int, size: int) -> list[Any]:
     """The body of an append of one record with a value of ``size`` bytes."""
     batch = pa.record_batch({"value": pa.array([b"x" * size], pa.binary())})
@@ -58,92 +132,26 @@ def one_record(topic_id: int, size: int) -> list[Any]:
     return [header, payload]
 
 
-class Generator:
-    """Keeps ``in_flight`` requests under way until so many seconds are over."""
-
-    def __init__(
-        self,
-        body: list[Any],
-        in_flight: int,
-        seconds: float,
-        request: Any = APPEND,
-        answer: type[Any] = AppendResponse,
-    ) -> None:
-        self._body, self._in_flight, self._seconds = body, in_flight, seconds
-        self._request, self._answer = request, answer
-        self._greeting = Greeting(secret=lambda answer: group_secret(answer.group))
-        self._sent: dict[int, float] = {}
-        self._next = 2
-        self.latencies: list[float] = []
-        self.last = 0.0
-
-    async def run(self, address: str) -> float:
-        """Seconds from the first request to the last answer."""
-        self._finished = asyncio.get_running_loop().create_future()
-        handlers = Handlers(on_frame=self._answered, on_close=self._closed)
-        self._connection = await connect(
-            address, handlers, FrameLimits(header_bytes=1 << 20, payload_bytes=1 << 20), 5
-        )
-        self._connection.send(self._greeting.hello, 1)
-        await self._finished
-        self._connection.close()
-        await self._connection.wait_closed()
-        return self.last - self._started
-
-    def _send(self) -> None:
-        self._sent[self._next] = time.perf_counter()
-        self._connection.send_frame(encode(self._request, self._next, self._body))
-        self._next += 1
-
-    def _begin(self) -> None:
-        self._started = time.perf_counter()
-        self._until = self._started + self._seconds
-        for _ in range(self._in_flight):
-            self._send()
-
-    def _answered(
-        self, connection: Connection, request_id: int, message: Any, payload: memoryview
-    ) -> None:
-        if isinstance(message, HelloResponse):
-            proof = self._greeting.answered(message)
-            if proof is not None:
-                connection.send(proof, 1)
-            else:
-                self._begin()
-            return
-        if not isinstance(message, self._answer):
-            return
-        now = time.perf_counter()
-        if message.code != Code.SUCCESS:
-            self._closed(
-                connection,
-                RuntimeError(f"a request was answered {message.code!r} {message.message}"),
-            )
-            return
-        self.latencies.append(now - self._sent.pop(request_id))
-        self.last = now
-        if now < self._until:
-            self._send()
-        elif not self._sent and not self._finished.done():
-            self._finished.set_result(None)
-
-    def _closed(self, connection: Connection, error: Exception | None) -> None:
-        if not self._finished.done():
-            self._finished.set_exception(error or RuntimeError("the node closed the connection"))
-
-
-def append_load(address: str, topic_id: int, size: int, in_flight: int, seconds: float) -> Load:
-    """Append to the leader at ``address`` for that long."""
-    generator = Generator(one_record(topic_id, size), in_flight, seconds)
-    took = run(generator.run(address))
-    return Load(len(generator.latencies), size, took, generator.latencies)
-
-
-def put_load(address: str, messages: bytes, count: int, in_flight: int, seconds: float) -> Load:
-    """Put ``count`` encoded messages with each request into the RocketMQ commit log of a group, for
-    that long."""
-    generator = Generator(
-        [messages], in_flight, seconds, PutMessageRequest(timeout_ms=10_000), PutMessageResponse
-    )
-    took = run(generator.run(address))
-    return Load(len(generator.latencies) * count, len(messages) // count, took, generator.latencies)
+def append_load(
+    address: str, topic_id: int, size: int, in_flight: int, seconds: float, connections: int = 1
+) -> Load:
+    """Append records of ``size`` bytes to the leader at ``address`` for that long, ``in_flight`` at
+    once over each of ``connections``."""
+    body = one_record(topic_id, size)
+    with ExitStack() as stack, selectors.DefaultSelector() as ready:
+        callers = [Caller(address, body, in_flight) for _ in range(connections)]
+        for caller in callers:
+            stack.enter_context(caller.socket)
+            ready.register(caller.socket, selectors.EVENT_READ, caller)
+        began = time.perf_counter()
+        until, last = began + seconds, began
+        for caller in callers:
+            caller.send(list(range(in_flight)))
+        while any(caller.under_way for caller in callers):
+            heard = callers if connections == 1 else [key.data for key, _ in ready.select()]
+            for caller in heard:
+                places, last = caller.receive(), time.perf_counter()
+                if places and last < until:
+                    caller.send(places)
+    latencies = [one for caller in callers for one in caller.latencies]
+    return Load(len(latencies), size, last - began, latencies)

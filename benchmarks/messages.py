@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import machine
 from benchmarks.appends import leader_address
-from benchmarks.load import put_load
+from benchmarks.put_load import put_load
 from benchmarks.report import Report
 from dledger import Client, EmbeddedGroup
 from dledger.rocketmq.format.message import Message, encode_message

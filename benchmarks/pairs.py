@@ -1,5 +1,5 @@
 """Two checkouts measured in turn: what a request and a connection cost in this one, as a ratio to
-the other one.
+the other one. Both groups get their requests from the load generator of this one.
 
 ``python -m benchmarks.pairs --other DIRECTORY [--pairs 20] [--slices 6] [--seconds 0.5]``; both
 checkouts need their ``make setup``. Each pair starts a group of three nodes from either checkout,
@@ -23,10 +23,28 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.load import append_load
 
 SAMPLES = 10_000
-LOADS = {"1 in flight": 1, "512 in flight": 512}
-CONNECT = "a new client and its first answer"
+SIZE = 1024
+LOADS = {
+    "1 in flight": {"in_flight": 1},
+    "512 in flight": {"in_flight": 512},
+    "200 connections": {"in_flight": 1, "connections": 200},
+}
+CONNECT = "a new client and its first answer: p50 ms"
+
+
+class Slice(NamedTuple):
+    """A turn of a load: processor time in microseconds."""
+
+    requests: int
+    leader_us: float
+    followers_us: float
+    seconds: float
+    p50_ms: float
 
 
 def processor_s(pid: int) -> float:
@@ -36,29 +54,20 @@ def processor_s(pid: int) -> float:
 
 
 def serve(directory: Path) -> None:
-    """Keep a group of the code that this process imports; each line of standard input names a case
-    and its seconds, each line of standard output has what it took: (amount, requests) of processor
-    ms, or a median in ms."""
+    """Keep a group of the code that this process imports. The first line of standard output says
+    where it is; for each line of standard input, which has a number of seconds, one says how new
+    clients fared in that time (`opened`)."""
     from benchmarks.appends import leader_address
     from benchmarks.groups import group
-    from benchmarks.load import append_load
     from dledger import Client
 
     with group(directory, 3) as running, Client(running.bootstrap_servers) as client:
         address, topic_id = leader_address(running), client.topic("bench").topic_id
-        pids = [os.getpid(), *(node.pid for node in running.nodes.values())]
-        append_load(address, topic_id, 1024, 8, 0.5)  # files and caches are warm
-        print("ready", flush=True)
+        pids = sorted(running.nodes, key=lambda name: name != running.leader)
+        print(json.dumps([address, topic_id, [running.nodes[name].pid for name in pids]]))
+        sys.stdout.flush()
         for line in sys.stdin:
-            case, seconds = json.loads(line)
-            if case == CONNECT:
-                answer = opened(address, seconds)
-            else:
-                before = sum(map(processor_s, pids))
-                load = append_load(address, topic_id, 1024, LOADS[case], seconds)
-                spent = sum(map(processor_s, pids)) - before
-                answer = [spent * 1000, load.requests, statistics.median(load.latencies) * 1000]
-            print(json.dumps(answer), flush=True)
+            print(json.dumps(opened(address, float(line))), flush=True)
 
 
 def opened(address: str, seconds: float) -> list[float]:
@@ -89,19 +98,33 @@ class Checkout:
             text=True,
         )
 
-    def answer(self) -> str:
+    def start(self) -> None:
+        """Wait for the group, and warm files and caches."""
+        self._address, self._topic_id, self._pids = self._answer()
+        append_load(self._address, self._topic_id, SIZE, 8, 0.5)
+
+    def _answer(self) -> Any:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise SystemExit(
                 f"the measuring process ended with {self._process.wait()}; its messages are above"
             )
-        return line
+        return json.loads(line)
 
-    def measure(self, case: str, seconds: float) -> list[float]:
+    def load(self, case: str, seconds: float) -> Slice:
+        """A turn of that load, with the load generator of this process."""
+        before = [processor_s(pid) for pid in self._pids]
+        load = append_load(self._address, self._topic_id, SIZE, seconds=seconds, **LOADS[case])
+        spent = [processor_s(pid) - was for pid, was in zip(self._pids, before, strict=True)]
+        p50 = statistics.median(load.latencies) * 1000
+        return Slice(load.requests, spent[0] * 1e6, sum(spent[1:]) * 1e6, load.seconds, p50)
+
+    def connect(self, seconds: float) -> float:
+        """The median of new clients, in ms."""
         assert self._process.stdin is not None
-        print(json.dumps([case, seconds]), file=self._process.stdin, flush=True)
-        return list(json.loads(self.answer()))
+        print(seconds, file=self._process.stdin, flush=True)
+        return float(self._answer()[2])
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -109,11 +132,26 @@ class Checkout:
         self._process.wait(60)
 
 
+def in_turn(slices: int) -> list[int]:
+    """Which of the two has each turn."""
+    return [which for number in range(slices) for which in ((0, 1), (1, 0))[number % 2]]
+
+
+def summed(of: Sequence[Slice]) -> dict[str, float]:
+    """The figures of all slices of a load."""
+    requests = sum(one.requests for one in of)
+    return {
+        "µs at the leader": sum(one.leader_us for one in of) / requests,
+        "µs at both followers": sum(one.followers_us for one in of) / requests,
+        "seconds a million": sum(one.seconds for one in of) / requests * 1e6,
+        "p50 ms": statistics.median(one.p50_ms for one in of),
+    }
+
+
 def pair(
     here: Path, other: Path, slices: int, seconds: float
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """The figures of both checkouts: processor ms a request, and medians in ms, each over all its
-    slices."""
+    """The figures of both checkouts, each over all its slices."""
     with tempfile.TemporaryDirectory(prefix="dledger-pairs-") as directory:
         both = [
             Checkout(checkout, Path(directory) / name)
@@ -121,21 +159,19 @@ def pair(
         ]
         try:
             for checkout in both:
-                checkout.answer()
+                checkout.start()
             found: list[dict[str, float]] = [{}, {}]
-            for case in (*LOADS, CONNECT):
-                got: list[list[list[float]]] = [[], []]
-                for number in range(slices):
-                    for which in (0, 1) if number % 2 == 0 else (1, 0):
-                        got[which].append(both[which].measure(case, seconds))
-                for which, rounds in enumerate(got):
-                    if case != CONNECT:
-                        spent, requests = (
-                            sum(one[0] for one in rounds),
-                            sum(one[1] for one in rounds),
-                        )
-                        found[which][f"{case}: processor ms a request"] = spent / requests
-                    found[which][f"{case}: p50 ms"] = statistics.median(one[2] for one in rounds)
+            for case in LOADS:
+                got: list[list[Slice]] = [[], []]
+                for which in in_turn(slices):
+                    got[which].append(both[which].load(case, seconds))
+                for figures, of in zip(found, got, strict=True):
+                    figures |= {f"{case}: {name}": value for name, value in summed(of).items()}
+            medians: list[list[float]] = [[], []]
+            for which in in_turn(slices):
+                medians[which].append(both[which].connect(seconds))
+            for figures, times in zip(found, medians, strict=True):
+                figures[CONNECT] = statistics.median(times)
         finally:
             for checkout in both:
                 checkout.close()
