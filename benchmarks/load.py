@@ -36,8 +36,8 @@ PATIENCE_S = 30.0
 LARGE = 64 << 10
 """Frames of this size are sent as they are, not joined."""
 ANSWER = struct.Struct(">8sIII4x3s")
-"""Magic to ``reserved``, request id, lengths of header and payload, and behind the CRC the beginning
-of the header: an array and its first field, the code."""
+"""Magic to ``reserved``, request id, lengths of header and payload, and behind the CRC the begin of
+the header: an array and its first field, the code."""
 SUCCESS = pack_append_responses([0], [0], 0)
 LEAD, CODE = SUCCESS[:8], SUCCESS[PREFIX_SIZE : ANSWER.size]
 

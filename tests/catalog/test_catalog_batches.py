@@ -3,6 +3,7 @@ one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.errors import CorruptStore
 from dledger.protocol.messages.catalog_commands import CreateTopic
-from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, LogEnd, stamp_all
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, LogEnd
+from dledger.protocol.messages.entry_runs import Entries, stamp_all
 from dledger.records.body.header import (
     BODY_HEADER_SIZE,
     BodyHeader,
@@ -40,12 +42,12 @@ def catalog() -> Catalog:
     return made
 
 
-def entries_of(bodies: list[bytes]) -> list[Entry]:
+def entries_of(bodies: list[bytes]) -> Entries:
     end = LogEnd(Position(Term(1), Index(FIRST - 1)), 0, 7)
     return stamp_all(end, Term(1), MAGIC_NORMAL, bodies, SEGMENT)
 
 
-def one_by_one(made: Catalog, entries: list[Entry]) -> list[int]:
+def one_by_one(made: Catalog, entries: Iterable[Entry]) -> list[int]:
     offsets = []
     for one in entries:
         header = decode_header(one.body)
@@ -54,7 +56,7 @@ def one_by_one(made: Catalog, entries: list[Entry]) -> list[int]:
     return offsets
 
 
-batches = st.lists(
+some_bodies = st.lists(
     st.builds(
         lambda partition, count, time, size: (
             encode_header(BodyHeader(BodyKind.DATA, 1, partition, count, 0, time)) + bytes(size)
@@ -69,19 +71,23 @@ batches = st.lists(
 )
 
 
-@given(bodies=batches)
+@given(bodies=some_bodies)
 def test_batches_together_are_as_batches_one_by_one(bodies: list[bytes]) -> None:
     entries, together, apart = entries_of(bodies), catalog(), catalog()
     found: list[int] = []
-    while len(found) < len(entries):
-        run = plain_batches(bodies, len(found))
-        part = entries[len(found) : len(found) + max(1, len(run))]
-        if run:
-            offsets = together.apply_batches(part, decode_header(part[0].body), run)
-            assert offsets is not None
-            found += offsets
-        else:
-            found += one_by_one(together, part)
+    for whole in entries.runs:
+        at, data = 0, whole.bodies()
+        while at < len(whole):
+            batches = plain_batches(data, at)
+            part = whole.cut(at, at + max(1, len(batches)))
+            at += len(part)
+            if batches:
+                header = decode_header(part.body(0))
+                offsets = together.apply_batches(part, header, batches)
+                assert offsets is not None
+                found += offsets
+            else:
+                found += one_by_one(together, [part.entry(0)])
     assert found == one_by_one(apart, entries)
     assert together.snapshot() == apart.snapshot()
     for number in range(2):
@@ -90,7 +96,7 @@ def test_batches_together_are_as_batches_one_by_one(bodies: list[bytes]) -> None
         assert ours.offset_for_time(5) == theirs.offset_for_time(5)
 
 
-@given(bodies=batches)
+@given(bodies=some_bodies)
 def test_a_run_ends_where_a_batch_is_another_one(bodies: list[bytes]) -> None:
     headers = [decode_header(body) for body in bodies]
     alike = [header.partition == headers[0].partition for header in headers]
@@ -139,15 +145,15 @@ def test_a_run_that_needs_a_look_at_each_is_not_applied(other: dict[str, Any]) -
     header = BodyHeader(**{**PLAIN, **other})
     bodies = [encode_header(header)] * 3
     before = made.snapshot()
-    assert made.apply_batches(entries_of(bodies), header, plain_batches(bodies)) is None
+    assert made.apply_batches(entries_of(bodies).runs[0], header, plain_batches(bodies)) is None
     assert made.snapshot() == before
 
 
 def test_batches_are_never_applied_twice() -> None:
     made, header = catalog(), BodyHeader(**PLAIN)
     bodies = [encode_header(header)] * 3
-    entries, run = entries_of(bodies), plain_batches(bodies)
-    assert made.apply_batches(entries, header, run) == [0, 1, 2]
+    run, batches = entries_of(bodies).runs[0], plain_batches(bodies)
+    assert made.apply_batches(run, header, batches) == [0, 1, 2]
     assert made.applied_index == FIRST + 2
     with pytest.raises(CorruptStore, match="out of order"):
-        made.apply_batches(entries[2:], header, run[2:])
+        made.apply_batches(run.cut(2, 3), header, batches[2:])

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.catalog.topics.partition import MIN_RUN, ROW_SIZE, Partition
+from dledger.catalog.topics.batch_rows import ROW_SIZE
+from dledger.catalog.topics.partition import MIN_RUN, Partition
 from dledger.catalog.topics.table import MemoryTables
 from dledger.errors import ConfigError, OffsetOutOfRange
 from dledger.protocol.messages.entry import HEADER_SIZE

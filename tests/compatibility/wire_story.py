@@ -12,7 +12,7 @@ import enum
 import sys
 import types
 import typing
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -57,8 +57,9 @@ class Example:
 
     def __init__(self) -> None:
         self._number = 0
-        stamped = ENTRY.stamp_all(ENTRY.LogEnd(), 3, ENTRY.MAGIC_NORMAL, [b"1st", b"2nd"], 1 << 16)
-        self._entries = tuple(stamped)
+        first = ENTRY.stamp(ENTRY.LogEnd(), 3, ENTRY.MAGIC_NORMAL, b"1st", 1 << 16)
+        second = ENTRY.stamp(ENTRY.LogEnd.after(first), 3, ENTRY.MAGIC_NORMAL, b"2nd", 1 << 16)
+        self._entries = (first, second)
 
     def of(self, kind: Any, name: str = "") -> Any:
         """A value of a type; ``name`` is the field's."""
@@ -70,7 +71,7 @@ class Example:
             return self._entries[0]
         if isinstance(kind, typing.NewType):
             return self.of(kind.__supertype__, name)
-        if origin is Collection or (origin is tuple and inside[-1] is ...):
+        if origin in (Collection, Sequence) or (origin is tuple and inside[-1] is ...):
             if inside[0] is ENTRY.Entry:
                 return self._entries
             return (self.of(inside[0]), self.of(inside[0]))

@@ -15,7 +15,8 @@ from dledger.node.handlers.replaced_disks import change_of
 from dledger.protocol.messages.catalog_commands import Admit, DeleteTopic
 from dledger.protocol.messages.client import AdmitRequest, ExecuteRequest
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import MAGIC_NORMAL, LogEnd, stamp_all
+from dledger.protocol.messages.entry import MAGIC_NORMAL, LogEnd
+from dledger.protocol.messages.entry_runs import stamp_all
 from dledger.protocol.messages.membership import Change
 from dledger.protocol.wire import encode_command
 from dledger.records.body.header import BodyHeader, BodyKind, encode_header

@@ -21,7 +21,8 @@ from dledger.protocol.messages.catalog_commands import (
 )
 from dledger.protocol.messages.client import AppendRequest, TransferRequest
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import Entry
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, LogEnd
+from dledger.protocol.messages.entry_runs import EntryRun, stamp_all
 from dledger.raft.state.ready import Finished
 from dledger.records.body.header import (
     BODY_HEADER_SIZE,
@@ -31,7 +32,7 @@ from dledger.records.body.header import (
     encode_header,
 )
 from dledger.records.body.payload import compress
-from dledger.types import Index, Role, Term
+from dledger.types import Index, Position, Role, Term
 
 MIB = 1 << 20
 
@@ -322,19 +323,20 @@ async def test_d9_of_appends_that_came_together_each_waits_for_its_own_entry(gro
         first, term = proposals._waiting.first.first, proposals._waiting.first.term
         held = proposals.unanswered.held_bytes
 
-        def entries(begin: int, end: int, term: int) -> list[Entry]:
-            numbers = range(first + begin, first + end)
-            return [Entry(at, Term(term), 1, 0, 0, 0, b"", body(topic)) for at in numbers]
+        def run(begin: int, count: int, later: int = 0) -> EntryRun:
+            end = LogEnd(Position(term, Index(first + begin - 1)), 0)
+            bodies = [body(topic)] * count
+            return stamp_all(end, Term(term + later), MAGIC_NORMAL, bodies, MIB).runs[0]
 
-        proposals.applied_batches(entries(-3, 2, term), [4, 5, 6, 7, 8])
+        proposals.applied_batches(run(-3, 5), [4, 5, 6, 7, 8])
         assert [(await future)[0].base_offset for future in futures[:2]] == [7, 8]
         assert len(proposals._waiting) == 4
         assert proposals.unanswered.held_bytes == held * 4 // 6
-        proposals.applied(entries(2, 3, term)[0], DataResult(Code.PRODUCER_FENCED))
+        proposals.applied(run(2, 1).entry(0), DataResult(Code.PRODUCER_FENCED))
         assert (await futures[2])[0].code is Code.PRODUCER_FENCED
-        proposals.applied_batches(entries(3, 4, term) + entries(4, 5, term + 1), [9, 10])
+        proposals.applied_batches(run(3, 2, 1), [9, 10])
         assert [(await one)[0].code for one in futures[3:5]] == [Code.TERM_CHANGED] * 2
-        proposals.applied(entries(7, 8, term + 1)[0], None)
+        proposals.applied(run(7, 1, 1).entry(0), None)
         assert (await futures[5])[0].code is Code.TERM_CHANGED
         assert not proposals.unanswered.held_bytes
         assert not proposals._waiting

@@ -269,7 +269,7 @@ class ByHand(Environment):
 
     def write(self) -> None:
         """Give the writer a small entry."""
-        self.writer.append((SimpleNamespace(pos=0, end_pos=100),))  # type: ignore[arg-type]
+        self.writer.append(SimpleNamespace(span=100))  # type: ignore[arg-type]
 
     def turn(self, *, last: bool = False, heard: bool = True) -> float | None:
         """The thread carries out what it was given; the loop hears of it, or will later."""

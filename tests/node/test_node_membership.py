@@ -17,7 +17,8 @@ from dledger.errors import ConfigError
 from dledger.node.peers.handshake import Gate
 from dledger.protocol.messages.catalog_commands import Admit
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, stamp_all
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry
+from dledger.protocol.messages.entry_runs import stamp_all
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.messages.membership import Change
 from dledger.protocol.wire import encode_command

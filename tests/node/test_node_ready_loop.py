@@ -14,7 +14,8 @@ from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import StorageError
 from dledger.node.events import NodeEvents
 from dledger.node.loop.ready_loop import ReadyLoop
-from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp_all
+from dledger.protocol.messages.entry import HardState, LogEnd
+from dledger.protocol.messages.entry_runs import Entries, stamp_all
 from dledger.raft.state.ready import Ready
 from dledger.storage.file_store import FileStore
 from dledger.storage.opening import open_store
@@ -22,9 +23,9 @@ from dledger.types import Index, NodeId, Term
 from verification.disk.memory_disk import MemoryDisk
 
 
-def entries_behind(end: LogEnd, term: int, count: int) -> tuple[Entry, ...]:
+def entries_behind(end: LogEnd, term: int, count: int) -> Entries:
     bodies = [f"{number} of {term}".encode() for number in range(count)]
-    return tuple(stamp_all(end, Term(term), 1, bodies, 1 << 20))
+    return stamp_all(end, Term(term), 1, bodies, 1 << 20)
 
 
 def open_memory_store() -> FileStore:

@@ -16,7 +16,8 @@ from elections import QUICK
 from trimming import KIB, LARGER, checkpointed, expected, payload, read_all, stop_sound, write
 
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, stamp_all
+from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL
+from dledger.protocol.messages.entry_runs import stamp_all
 from dledger.protocol.messages.repair import RepairResponse
 from dledger.records.body.header import BODY_HEADER_SIZE
 from dledger.storage.api import Fault

@@ -104,7 +104,7 @@ def values(annotation: Any) -> st.SearchStrategy[Any]:
         return st.one_of(*map(values, args))
     if origin is dict:
         return st.dictionaries(values(args[0]), values(args[1]), max_size=3)
-    if args == (Entry, ...):
+    if args == (Entry,):
         return st.lists(st.binary(max_size=40), max_size=3).map(entries)
     if len(args) == 2 and args[1] is Ellipsis:
         return st.lists(values(args[0]), max_size=3).map(tuple)

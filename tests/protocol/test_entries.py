@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -17,12 +18,18 @@ from dledger.protocol.messages.entry import (
     MIN_BLANK_SIZE,
     Entry,
     LogEnd,
-    bodies_are_sound,
     chain_is_sound,
-    count_following,
     parse,
     place,
     stamp,
+)
+from dledger.protocol.messages.entry_runs import (
+    LARGE_BODY,
+    bodies_are_sound,
+    count_following,
+    pack_sizes,
+    pieces_of,
+    read_entries,
     stamp_all,
 )
 from dledger.types import Index, Position, Term
@@ -34,7 +41,7 @@ bodies = st.lists(st.binary(max_size=SEGMENT - HEADER_SIZE - MIN_BLANK_SIZE), ma
 
 
 def stamped(data: Bodies, end: LogEnd = END) -> list[Entry]:
-    return stamp_all(end, Term(3), MAGIC_NORMAL, data, SEGMENT)
+    return list(stamp_all(end, Term(3), MAGIC_NORMAL, data, SEGMENT))
 
 
 @given(data=bodies)
@@ -82,7 +89,9 @@ CHANGES: dict[str, Change] = {
     "pos": lambda one, chain: again(one, chain, pos=one.pos + 8),
     "term": lambda one, chain: again(one, chain, term=2),
     "chain": lambda one, chain: again(one, chain + 1),
-    "chain-crc": lambda one, _: replace(one, chain_crc=one.chain_crc ^ 1),
+    "chain-crc": lambda one, _: replace(
+        one, header=bytes(one.header[:39]) + bytes([one.header[39] ^ 1]) + bytes(one.header[40:])
+    ),
     "channel": lambda one, _: replace(
         one, header=bytes(one.header[:32]) + b"\0\0\0\1" + bytes(one.header[36:])
     ),
@@ -93,7 +102,7 @@ CHANGES: dict[str, Change] = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
 @pytest.mark.parametrize("at", [0, 1, 4])
 def test_a_run_ends_in_front_of_an_entry_that_does_not_follow(change: Change, at: int) -> None:
-    entries = stamped([b"a", bytes(300), b"", b"bc", b"d", b"e"])
+    entries = list(stamped([b"a", bytes(300), b"", b"bc", b"d", b"e"]))
     before = entries[at - 1].chain_crc if at else END.chain_crc
     entries[at] = change(entries[at], before)
     assert count_following(END, entries, SEGMENT) == at
@@ -120,3 +129,70 @@ def test_a_changed_body_is_found_unless_its_entry_is_unverified(data: Bodies, fl
     assert not bodies_are_sound(entries)
     entries[at] = unverified(entries[at])
     assert bodies_are_sound(entries)
+
+
+@given(data=bodies, cuts=st.tuples(st.integers(-3, 14), st.integers(-3, 14)))
+def test_entries_in_runs_are_a_sequence_of_entries(data: Bodies, cuts: tuple[int, int]) -> None:
+    runs, plain = stamp_all(END, Term(3), MAGIC_NORMAL, data, SEGMENT), stamped(data)
+    assert runs == tuple(plain)
+    assert list(runs) == plain
+    assert len(runs) == len(plain)
+    assert runs[slice(*cuts)] == tuple(plain[slice(*cuts)])
+    for at in range(-len(plain), len(plain)):
+        assert runs[at] == plain[at]
+    with pytest.raises(IndexError):
+        runs[len(plain)]
+    sent = b"".join(map(bytes, pieces_of(runs)))
+    assert sent == b"".join(bytes(one.header) + bytes(one.body) for one in plain)
+    sizes = struct.unpack(f">{len(plain)}I", pack_sizes(runs))
+    assert sizes == tuple(one.size for one in plain)
+    read = read_entries(sent, sizes)
+    assert read == runs
+    assert [len(run) for run in read.runs] == [len(run) for run in runs.runs]
+    if plain:
+        assert (runs.first_index, runs.last_index) == (plain[0].index, plain[-1].index)
+        assert runs.span == plain[-1].end_pos - plain[0].pos
+        assert runs.runs[-1].end == LogEnd.after(plain[-1])
+
+
+@given(data=bodies, magics=st.lists(st.sampled_from([1, 2]), min_size=12, max_size=12))
+def test_a_run_is_of_one_magic_and_one_term(data: Bodies, magics: list[int]) -> None:
+    """Whatever the entries are, they are read as they came."""
+    end, plain = END, []
+    for at, body in enumerate(data):
+        plain.append(stamp(end, Term(3 + sum(magics[:at]) // 4), magics[at], body, SEGMENT))
+        end = LogEnd.after(plain[-1])
+    sent = b"".join(bytes(one.header) + bytes(one.body) for one in plain)
+    read = read_entries(sent, [one.size for one in plain])
+    assert read == tuple(plain)
+    assert count_following(END, read, SEGMENT) == len(plain)
+
+
+@pytest.mark.parametrize("large", [[0], [2], [0, 1], [1, 3]])
+def test_a_large_body_is_a_run_that_is_not_copied(large: list[int]) -> None:
+    data = [bytes(LARGE_BODY if at in large else 10) for at in range(4)]
+    runs = stamp_all(END, Term(3), MAGIC_NORMAL, data, 1 << 20).runs
+    alone = [run for run in runs if len(run.pieces) == 2]
+    assert [run.pieces[1] for run in alone] == [data[at] for at in large]
+    assert all(run.pieces[1] is data[at] for run, at in zip(alone, large, strict=True))
+    assert [one for run in runs for one in run.bodies()] == data
+
+
+@given(data=bodies, prefix=st.binary(min_size=1, max_size=3))
+def test_a_body_with_a_prefix_is_found_in_a_run(data: Bodies, prefix: bytes) -> None:
+    for run in stamp_all(END, Term(3), MAGIC_NORMAL, data, SEGMENT).runs:
+        bodies = [bytes(body) for body in run.bodies()]
+        assert run.has_body_with(prefix) == any(body.startswith(prefix) for body in bodies)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [([49, 50], "announced"), ([98], "entry 7 says size 49"), ([50, 48], "entry 7 says size 49")],
+    ids=["too few", "one of two", "another border"],
+)
+def test_entries_of_other_sizes_are_not_read(sizes: list[int], words: str) -> None:
+    sent = b"".join(map(bytes, pieces_of(stamped([b"a", b"b"]))))
+    with pytest.raises(ValueError, match=words):
+        read_entries(sent, sizes)
+    with pytest.raises(ValueError, match="at least 48"):
+        read_entries(sent, [98 - 47, 47])

@@ -17,6 +17,7 @@ from raft_harness import SimDisk, acceptance, admit_body, change_of
 
 from dledger.config import GroupConfig
 from dledger.protocol.messages.entry import MAGIC_NOOP, Entry
+from dledger.protocol.messages.entry_runs import Entries
 from dledger.protocol.messages.membership import Membership
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.raft import RaftNode, Ready
@@ -324,6 +325,6 @@ def _value(value: Any) -> str:
         return value.name
     if isinstance(value, Position):
         return f"{value.index}@{value.term}"
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | Entries):
         return _entries(value)
     return str(value)

@@ -54,6 +54,13 @@ def log_of(*terms: int, body: bytes = b"x") -> list[Entry]:
     return entries
 
 
+def with_chain(entry: Entry, chain_crc: int) -> Entry:
+    """The entry with another ``chainCrc`` in its header."""
+    header = bytes(entry.header)
+    changed = header[:36] + chain_crc.to_bytes(4, "big") + header[40:]
+    return replace(entry, chain_crc=chain_crc, header=changed)
+
+
 def summary_of(entries: Sequence[Entry], committed: int = -1) -> LogSummary:
     terms: list[tuple[Term, Index]] = []
     for entry in entries:

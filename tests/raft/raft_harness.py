@@ -21,7 +21,7 @@ import heapq
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from raft_bench import summary_of
@@ -87,7 +87,8 @@ class SimDisk:
             assert chain_is_sound(entry, previous.chain_crc if previous else 0), (
                 f"{entry} breaks the chain"
             )
-            self.entries.append(entry)
+            own = replace(entry, header=bytes(entry.header), body=bytes(entry.body))
+            self.entries.append(own)
 
     def truncate(self, after: Index) -> None:
         del self.entries[after + 1 :]

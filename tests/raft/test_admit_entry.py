@@ -36,7 +36,8 @@ from raft_bench import (
 from raft_harness import SimDisk, World, admit_body, change_of, led, new_group
 
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, LogEnd, stamp_all
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, LogEnd
+from dledger.protocol.messages.entry_runs import stamp_all
 from dledger.protocol.messages.membership import Change, Membership
 from dledger.protocol.messages.peer import (
     HeartBeatRequest,
@@ -164,7 +165,7 @@ def test_the_new_one_counts_at_once_for_what_it_had_before_the_commit():
 
 def entries_with(*bodies: bytes, term: int = 1, after: list[Entry] | None = None) -> list[Entry]:
     end = LogEnd.after(after[-1]) if after else LogEnd()
-    return stamp_all(end, Term(term), MAGIC_NORMAL, bodies, 1 << 20)
+    return list(stamp_all(end, Term(term), MAGIC_NORMAL, bodies, 1 << 20))
 
 
 ADMIT = admit_body(N2, NEW, -1)

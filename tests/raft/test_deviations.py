@@ -35,6 +35,7 @@ from raft_bench import (
     ticks,
     vote,
     voted,
+    with_chain,
 )
 from raft_harness import Chaos, World, acceptance, led
 
@@ -122,7 +123,7 @@ def test_d3_a_body_or_header_that_was_damaged_on_the_way_is_not_written():
     for bad in (
         replace(good, body=b"y"),
         replace(good, header=bytes(48)),
-        replace(good, chain_crc=1),
+        with_chain(good, 1),
     ):
         node = following(0)
         assert node.step(push(APPEND, 5, (0, 0), [bad]), 0).append == ()

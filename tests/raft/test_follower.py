@@ -18,6 +18,7 @@ from raft_bench import (
     only,
     push,
     sent,
+    with_chain,
 )
 
 from dledger.protocol.messages.codes import Code
@@ -178,7 +179,7 @@ def test_damaged_entries_are_neither_written_nor_answered():
     good = log_of(0, 5, 5)
     for bad in (
         [good[1], flip(good[2])],
-        [good[1], replace(good[2], chain_crc=good[2].chain_crc ^ 1)],
+        [good[1], with_chain(good[2], good[2].chain_crc ^ 1)],
         [good[1], replace(good[2], pos=good[2].pos + 8)],
     ):
         node = following(0)

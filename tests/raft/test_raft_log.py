@@ -8,9 +8,16 @@ import pytest
 from raft_bench import log_of, summary_of
 
 from dledger.protocol.messages.entry import LogEnd
+from dledger.protocol.messages.entry_runs import read_entries
 from dledger.raft.state.log import LogSummary, RaftLog
 from dledger.raft.state.ready import SafetyViolation
 from dledger.types import NO_INDEX, NOWHERE, Index, Position, Term
+
+
+def in_runs(entries):
+    """The same entries as they come from a leader."""
+    data = b"".join(bytes(one.header) + bytes(one.body) for one in entries)
+    return read_entries(data, [one.size for one in entries])
 
 
 def filled(*terms, committed=-1, cache_bytes=1 << 20):
@@ -205,7 +212,8 @@ def test_any_mix_of_appends_and_cuts_agrees_with_a_list():
                 base = twin[-1] if twin else 0
                 new = sorted(dice.randint(base, base + 2) for _ in range(dice.randint(1, 4)))
                 twin += new
-                log.append(log_of(*twin)[-len(new) :])
+                appended = log_of(*twin)[-len(new) :]
+                log.append(in_runs(appended) if dice.random() < 0.7 else appended)
                 if dice.random() < 0.8:
                     log.persisted(log.end.position)
             log.check()
@@ -213,4 +221,17 @@ def test_any_mix_of_appends_and_cuts_agrees_with_a_list():
             assert [log.term_at(Index(i)) for i in range(len(twin))] == twin
             assert log.end == (LogEnd.after(expected[-1]) if twin else LogEnd())
             begin = dice.randrange(len(twin) + 1)
-            assert log.cached(Index(begin), log.end_index + 1) in (None, tuple(expected[begin:]))
+            end = dice.randrange(begin, len(twin) + 1)
+            cached = log.cached(Index(begin), Index(end))
+            assert cached in (None, tuple(expected[begin:end]))
+            assert log.cached_bodies(range(begin, end)) == [
+                None if log.cached(Index(at), Index(at + 1)) is None else expected[at].body
+                for at in range(begin, end)
+            ]
+            most = dice.choice([1, 60, 150, 1 << 20])
+            sent = log.slice(Index(begin), most) if begin < len(twin) else None
+            if sent is not None:
+                assert sent == tuple(expected[begin : begin + len(sent)])
+                assert len(sent) == 1 or sent[-1].end_pos - sent[0].pos <= most
+                following = expected[begin + len(sent) :]
+                assert not following or following[0].end_pos - sent[0].pos > most

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dledger.protocol.messages.entry import Entry, HardState, LogEnd, stamp_all
+from dledger.protocol.messages.entry import Entry, HardState, LogEnd
+from dledger.protocol.messages.entry_runs import stamp_all
 from dledger.storage.api import LogStore
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import Disk
@@ -20,6 +21,7 @@ from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.types import Index, NodeId, Term
 from verification.disk.memory_disk import MemoryDisk
+from verification.disk.memory_store import owned
 
 SEGMENT = 1024
 INDEX_FILE = 320
@@ -108,7 +110,7 @@ class Kit:
             bytes((index * 7 + salt * 31 + n) % 251 + 1 for n in range(size))
             for index, size in enumerate(sizes, end.position.index + 1)
         )
-        return stamp_all(end, Term(term), magic, bodies, segment)
+        return [owned(one) for one in stamp_all(end, Term(term), magic, bodies, segment)]
 
     def append(
         self, store: LogStore, sizes: Sequence[int], term: int = 1, **more: Any

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import CorruptEntry
-from dledger.protocol.messages.entry import Entry, LogEnd, parse, stamp, stamp_all
+from dledger.protocol.messages.entry import Entry, LogEnd, parse, stamp
+from dledger.protocol.messages.entry_runs import Entries, stamp_all
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import RealDisk
 from dledger.storage.disk.file_names import file_name
@@ -70,9 +71,12 @@ def test_entries_stamped_at_once_equal_those_stamped_one_by_one():
     for body in bodies:
         entries.append(stamp(end, Term(3), 2, body, 512))
         end = LogEnd.after(entries[-1])
-    assert stamp_all(LogEnd.after(before), Term(3), 2, bodies, 512) == entries
+    together = stamp_all(LogEnd.after(before), Term(3), 2, bodies, 512)
+    assert together == entries
+    assert len(together.runs) < len(entries)
     assert len({entry.pos // 512 for entry in entries}) > 2
-    check_append(LogEnd.after(before), entries, 512, Term(3))
+    check_append(LogEnd.after(before), Entries.of(entries), 512, Term(3))
+    check_append(LogEnd.after(before), together, 512, Term(3))
     assert [parse(bytes(entry.header) + bytes(entry.body)) for entry in entries] == entries
     with pytest.raises(ValueError, match="does not fit"):
         stamp_all(end, Term(3), 2, [b"", b"x" * 457], 512)

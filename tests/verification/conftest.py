@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from dledger.config import GroupConfig
-from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd, stamp_all
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd
+from dledger.protocol.messages.entry_runs import stamp_all
 from dledger.raft.state.incarnations import Admission
 from dledger.raft.state.log import LogSummary, RaftLog
 from dledger.raft.state.ready import Ready
 from dledger.storage.log.segments import SegmentFiles
 from dledger.types import NO_INDEX, Buffer, Index, NodeId, Role, Term
+from verification.disk.memory_store import owned
 from verification.invariants.view import WatchedNode
 from verification.invariants.watch import Watch
 
@@ -104,7 +106,8 @@ class FakeGroup:
     def entries(self, term: int, count: int = 1, after: LogEnd | None = None) -> tuple[Entry, ...]:
         """Well made entries behind ``after``."""
         bodies, size = [b"body"] * count, self.config.segment_bytes
-        return tuple(stamp_all(after or LogEnd(), Term(term), MAGIC_NORMAL, bodies, size))
+        made = stamp_all(after or LogEnd(), Term(term), MAGIC_NORMAL, bodies, size)
+        return tuple(map(owned, made))
 
     def look(self, name: str) -> None:
         self.watch.after_event(NodeId(name))

@@ -12,14 +12,8 @@ from watching import breaks
 from dledger.catalog.results import CommandResult, DataResult
 from dledger.errors import CorruptEntry, StorageError
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import (
-    HEADER_SIZE,
-    MAGIC_NORMAL,
-    Entry,
-    LogEnd,
-    stamp,
-    stamp_all,
-)
+from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry, LogEnd, stamp
+from dledger.protocol.messages.entry_runs import stamp_all
 from dledger.protocol.messages.peer import (
     HeartBeatRequest,
     PushEntryRequest,
@@ -34,6 +28,7 @@ from dledger.raft.state.ready import ReadDone
 from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
 from dledger.testing.checkers.notation import parse
 from dledger.types import Index, NodeId, Position, Role, Term
+from verification.disk.memory_store import owned
 from verification.invariants.reads import leads_with_quorum
 from verification.invariants.view import Memory
 
@@ -462,7 +457,7 @@ def data(*headers: dict[str, Any]) -> tuple[Entry, ...]:
         encode_header(BodyHeader(BodyKind.DATA, **({"topic_id": 1, "count": 2} | header)))
         for header in headers
     ]
-    return tuple(stamp_all(LogEnd(), Term(1), MAGIC_NORMAL, bodies, 1 << 20))
+    return tuple(map(owned, stamp_all(LogEnd(), Term(1), MAGIC_NORMAL, bodies, 1 << 20)))
 
 
 def committed(group: Group, *headers: dict[str, Any]) -> tuple[Entry, ...]:

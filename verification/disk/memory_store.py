@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from dledger.errors import CorruptEntry, OffsetOutOfRange, StorageError
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd, body_is_sound, chain_is_sound
+from dledger.protocol.messages.entry_runs import Entries
 from dledger.protocol.messages.membership import Membership
 from dledger.storage.api import DiskLevel, Fault, Held, Identity, RecoveryReport, Scrubbed
 from dledger.storage.api_rules import check_hard_state, check_truncate
@@ -128,9 +129,10 @@ class MemoryStore:
         self._check(writes=bool(entries))
         if entries:
             with self._lock:
-                check_append(self.end, entries, self._segment_bytes, self._state.term)
-                self._entries += [_own(entry) for entry in entries]
-                self._terms.append(entries)
+                added = Entries.of(entries)
+                check_append(self.end, added, self._segment_bytes, self._state.term)
+                self._entries += [owned(entry) for entry in entries]
+                self._terms.append(added)
 
     def truncate(self, after: Index) -> None:
         self._check(writes=True)
@@ -256,7 +258,7 @@ class MemoryStore:
                         f"entry {entry.index}: not the one that belongs there", entry.index
                     )
             for entry in entries:
-                self._entries[entry.index - self.begin_index] = _own(entry)
+                self._entries[entry.index - self.begin_index] = owned(entry)
 
     def scrub(self, max_bytes: int, committed: Index) -> Scrubbed:
         """The whole log at once."""
@@ -316,6 +318,6 @@ class MemoryStore:
         self._closed = True
 
 
-def _own(entry: Entry) -> Entry:
+def owned(entry: Entry) -> Entry:
     """The entry over bytes of its own: a caller may use a receive buffer again."""
     return replace(entry, header=bytes(entry.header), body=bytes(entry.body))

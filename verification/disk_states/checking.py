@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from dledger.errors import DLedgerError
 from dledger.node.checkpoints import Checkpoints
-from dledger.protocol.messages.entry import Entry, HardState, stamp_all
+from dledger.protocol.messages.entry import Entry, HardState
+from dledger.protocol.messages.entry_runs import stamp_all
 from dledger.storage.background import BackgroundState
 from dledger.storage.file_store import FileStore
 from dledger.storage.offline.verify import verify_store

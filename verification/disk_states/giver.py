@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.node.snapshot.image import Image
-from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, LogEnd, stamp_all
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, LogEnd
+from dledger.protocol.messages.entry_runs import stamp_all
 from dledger.types import NO_TERM, Position, Term
 from verification.disk_states.promise import apply_entries
 

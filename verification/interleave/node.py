@@ -10,7 +10,8 @@ from typing import Any
 
 from dledger.errors import CorruptEntry
 from dledger.node.loop.log_writer import LogWriter
-from dledger.protocol.messages.entry import MAGIC_NORMAL, HardState, LogEnd, stamp_all
+from dledger.protocol.messages.entry import MAGIC_NORMAL, HardState, LogEnd
+from dledger.protocol.messages.entry_runs import stamp_all
 from dledger.storage.background import BackgroundState
 from dledger.types import Index, NodeId, Position, Term
 from verification.disk_states.promise import require
@@ -100,7 +101,7 @@ class Node:
         log, end, size = life.log, LogEnd.after(life.log[-1]), life.settings.segment_bytes
         entries = stamp_all(end, self._term, MAGIC_NORMAL, life.bodies(sizes), size)
         life.promise = replace(life.promise, logs=((*log, *entries), *life.promise.logs[1:]))
-        self.log_writer.append(tuple(entries))
+        self.log_writer.append(entries)
 
     def truncate(self, after: int) -> None:
         """Cut, in the place of this call among the appends, as another leader has it, so in another

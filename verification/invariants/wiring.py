@@ -12,6 +12,7 @@ from dledger.node.loop.ready_loop import Link
 from dledger.node.node import NodeServer
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
+from dledger.protocol.messages.entry_runs import EntryRun
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.raft.state.ready import Ready
 from dledger.types import Buffer, Index, NodeId
@@ -61,10 +62,10 @@ def _attach_core(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
         watch.applied(view, entry, result)
         on_applied(entry, result)
 
-    def watched_applied_batches(entries: Sequence[Entry], base_offsets: Sequence[int]) -> None:
-        for entry, base_offset in zip(entries, base_offsets, strict=True):
-            watch.applied(view, entry, DataResult(Code.SUCCESS, base_offset))
-        on_applied_batches(entries, base_offsets)
+    def watched_applied_batches(run: EntryRun, base_offsets: Sequence[int]) -> None:
+        for at, base_offset in enumerate(base_offsets):
+            watch.applied(view, run.entry(at), DataResult(Code.SUCCESS, base_offset))
+        on_applied_batches(run, base_offsets)
 
     ready_loop.carry_out = watched_carry_out  # type: ignore[method-assign]
     ready_loop.links = {peer: WatchedLink(link) for peer, link in links.items()}

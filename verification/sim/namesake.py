@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import Final
 
 from dledger.node.node import NodeServer
-from dledger.protocol.messages.entry import MAGIC_NOOP, HardState, stamp_all
+from dledger.protocol.messages.entry import MAGIC_NOOP, HardState
+from dledger.protocol.messages.entry_runs import stamp_all
 from dledger.protocol.messages.membership import Membership
 from dledger.storage.background import BackgroundState
 from dledger.storage.opening import open_store

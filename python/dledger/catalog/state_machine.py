@@ -40,7 +40,7 @@ from dledger.protocol.messages.catalog_commands import (
     OpenStage,
 )
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import Entry
+from dledger.protocol.messages.entry_runs import EntryRun
 from dledger.records.body.header import BodyHeader, BodyKind
 from dledger.types import Index
 
@@ -125,12 +125,12 @@ class Catalog(CatalogState):
 
     def apply_batches(
         self,
-        entries: Sequence[Entry],
+        run: EntryRun,
         header: BodyHeader,
         counts_and_times: Sequence[tuple[int, int]],
     ) -> list[int] | None:
-        """`apply_data` for neighbouring entries whose bodies are batches like the first, which
-        ``header`` belongs to (see `plain_batches`); returns the first offset of each. None where
+        """`apply_data` for entries whose bodies are batches like the first, which ``header``
+        belongs to (see `plain_batches`); returns the first offset of each. None where
         each has to be looked at by itself: then nothing is applied."""
         key = header.topic_id << 32 | header.partition
         partition = self._used.get(key) or self.partitions.get(key)
@@ -138,10 +138,10 @@ class Catalog(CatalogState):
             return None
         if _flag(header.flags, _STAGED_FLAG):
             return None
-        if entries[0].index <= self.applied_index:
-            self._advance(entries[0].index)
-        bases = partition.append_all(entries, counts_and_times)
-        self.applied_index = entries[-1].index
+        if run.index <= self.applied_index:
+            self._advance(run.index)
+        bases = partition.append_all(run, counts_and_times)
+        self.applied_index = run.last
         self.partitions.grown.add(key)
         return bases
 

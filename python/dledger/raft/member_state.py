@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from dledger.config import GroupConfig
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry_runs import NO_ENTRIES, Entries
 from dledger.protocol.messages.peer import (
     HeartBeatRequest,
     HeartBeatResponse,
@@ -173,7 +174,7 @@ class Machine(RaftState):
             hard_state=self.hard_state() if out.save else None,
             membership=membership,
             truncate_to=out.truncate_to,
-            append=tuple(out.append) if out.append else (),
+            append=Entries(tuple(out.append)) if out.append else NO_ENTRIES,
             messages=tuple(out.messages) if out.messages else (),
             committed=out.committed,
             finished=tuple(out.finished) if out.finished else (),

@@ -20,6 +20,7 @@ from typing import Final
 from dledger.environment import REAL, Environment
 from dledger.errors import CorruptEntry, CorruptStore, StorageError
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd
+from dledger.protocol.messages.entry_runs import Entries
 from dledger.protocol.messages.membership import Membership
 from dledger.storage.api import DiskLevel, Fault, Held, Identity, RecoveryReport, Scrubbed
 from dledger.storage.api_rules import check_hard_state, check_truncate
@@ -178,16 +179,16 @@ class FileStore:
             self._check_alive()
             if not entries:
                 return
-            view = self._view
-            check_append(view.end, entries, self._data.file_size, self._state.term)
-            self._room.make(view.end.end_pos, entries)
+            view, added = self._view, Entries.of(entries)
+            check_append(view.end, added, self._data.file_size, self._state.term)
+            self._room.make(view.end.end_pos, added)
             try:
-                write_entries(self._data, self._index, view.end.end_pos, entries)
+                write_entries(self._data, self._index, view.end.end_pos, added)
             except OSError as error:
-                raise self._fail("append to", self._data.path(entries[0].pos), error) from error
-            if not self._terms.pairs or self._terms.pairs[-1][0] != entries[-1].term:
-                self._terms.append(entries)
-            end = LogEnd.after(entries[-1])
+                raise self._fail("append to", self._data.path(added.runs[0].pos), error) from error
+            if not self._terms.pairs or self._terms.pairs[-1][0] != added.runs[-1].term:
+                self._terms.append(added)
+            end = added.runs[-1].end
             # not by `replace`, which is slow
             self._view = LogView(view.begin_index, view.begin_pos, view.begin_chain, end, view.cuts)
         if is_short(self._data, end.end_pos):

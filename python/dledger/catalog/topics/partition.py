@@ -1,16 +1,4 @@
-"""One topic partition: which offsets lie where.
-
-Every batch is a row of 56 bytes, little-endian::
-
-    byte 0             8       16    24              32           40             48     52    56
-         | base offset | index | pos | newest so far | applied at | bytes before | size | crc |
-
-``newest so far`` is the largest record time up to this row, ``applied at`` the entry that gave the
-row its offsets (its own, or its transaction's COMMIT), ``bytes before`` the sum of the sizes of all
-rows before it. These and the base offset never fall from row to row, so each can be searched;
-``index`` can fall, because a transaction's batches lie in the log before the entry that commits
-them. A row's count is the next one's base offset less its own.
-"""
+"""One topic partition: which offsets lie where (see `dledger.catalog.topics.batch_rows`)."""
 
 from __future__ import annotations
 
@@ -22,18 +10,15 @@ from operator import itemgetter
 from typing import Final
 
 from dledger.catalog.results import BatchRef, RunRef
+from dledger.catalog.topics.batch_rows import ROW, ROW_SIZE, pack_batches
 from dledger.catalog.topics.table import Table, TableFactory
 from dledger.checksum import crc32
 from dledger.errors import CorruptStore, OffsetOutOfRange
-from dledger.protocol.messages.entry import HEADER_SIZE, Entry
-from dledger.protocol.messages.fetched import RUN_ROW
+from dledger.protocol.messages.entry import HEADER_SIZE
+from dledger.protocol.messages.entry_runs import EntryRun
 
 RAW: Final = -1
 """In place of the newest version of schemas, for a topic of Kafka-shaped records."""
-ROW: Final = struct.Struct("<qqqqqqII")
-ROW_SIZE: Final = 56
-assert ROW.size == ROW_SIZE
-assert ROW.format == RUN_ROW.format, "rows are sent as they are"
 BASE: Final = 0
 INDEX: Final = 8
 POS: Final = 16
@@ -47,7 +32,7 @@ MIN_RUN: Final = 32
 """Batches that are sent as a run."""
 NO_TIME: Final = -(1 << 63)
 
-_pack_row = ROW.pack
+_pack_row: Final = ROW.pack
 _base_of: Final = itemgetter(0)
 
 
@@ -136,30 +121,21 @@ class Partition:
         self.next_offset = base + count
         return base
 
-    def append_all(
-        self, entries: Sequence[Entry], counts_and_times: Sequence[tuple[int, int]]
-    ) -> list[int]:
-        """`append` for the batches of neighbouring entries, each with its records and its newest
-        time; returns the first offset of each."""
-        base, newest, before = self.next_offset, self.newest_us, self.bytes
-        bases: list[int] = []
-        rows: list[bytes] = []
-        for entry, (count, last_us) in zip(entries, counts_and_times, strict=True):
-            index, size = entry.index, len(entry.body)
-            if last_us > newest:
-                newest = last_us
-            bases.append(base)
-            rows.append(
-                _pack_row(base, index, entry.pos, newest, index, before, size, entry.body_crc)
-            )
-            base += count
-            before += size
-        packed = b"".join(rows)
-        (self._table or self.table).append(packed)
-        self.rows_crc = crc32(packed, self.rows_crc)
-        self.rows += len(rows)
-        self.next_offset, self.newest_us, self.bytes = base, newest, before
-        return bases
+    def append_all(self, run: EntryRun, counts_and_times: Sequence[tuple[int, int]]) -> list[int]:
+        """`append` for the batches of a run, each with its records and its newest time; returns the
+        first offset of each."""
+        rows, base_offsets, ends = pack_batches(
+            run,
+            counts_and_times,
+            base_offset=self.next_offset,
+            newest_us=self.newest_us,
+            bytes_before=self.bytes,
+        )
+        (self._table or self.table).append(rows)
+        self.rows_crc = crc32(rows, self.rows_crc)
+        self.rows += len(base_offsets)
+        self.next_offset, self.newest_us, self.bytes = ends
+        return base_offsets
 
     def _number(self, row: int, column: int) -> int:
         value: int = _number_at(self.table.read(row, row + 1), column)[0]

@@ -79,7 +79,7 @@ class Listings(NodePart):
             code=Code.SUCCESS, leader_id=self._leader_id, rows=tuple(rows), next_start=following
         )
 
-    def _held(self, first: Index, end: Index) -> tuple[Entry, ...]:
+    def _held(self, first: Index, end: Index) -> Sequence[Entry]:
         """The entries from memory; none where the first is on the disk only. The newest ones may be
         nowhere else yet: a node applies what the others have made durable, be its own disk ever so
         slow."""
@@ -111,7 +111,7 @@ class Listings(NodePart):
 
     # --- commits ----------------------------------------------------------------------------------
 
-    def _commit_rows(self, commits: dict[int, Offsets], held: Sequence[tuple[Entry, ...]]) -> Rows:
+    def _commit_rows(self, commits: dict[int, Offsets], held: Sequence[Sequence[Entry]]) -> Rows:
         """On the reader's thread: each commit with the fields of its entry."""
         rows: Rows = []
         for (index, offsets), known in zip(commits.items(), held, strict=True):
@@ -135,7 +135,7 @@ class Listings(NodePart):
 
     # --- entries ----------------------------------------------------------------------------------
 
-    def _entry_rows(self, first: Index, end: Index, held: tuple[Entry, ...]) -> Rows:
+    def _entry_rows(self, first: Index, end: Index, held: Sequence[Entry]) -> Rows:
         """On the reader's thread: the entries, without the fields that only the catalog has."""
         if first >= end:
             return []

@@ -17,7 +17,8 @@ from typing import Final, Protocol
 
 from dledger.environment import REAL, Environment
 from dledger.errors import CorruptEntry, DiskFull
-from dledger.protocol.messages.entry import Entry, HardState, LogEnd
+from dledger.protocol.messages.entry import HardState, LogEnd
+from dledger.protocol.messages.entry_runs import Entries
 from dledger.protocol.messages.membership import Membership
 from dledger.storage.api import LogStore
 from dledger.types import Index, Position
@@ -36,7 +37,7 @@ FULL_RETRY_S: Final = 0.25
 class Append:
     """A job: write these entries."""
 
-    entries: tuple[Entry, ...]
+    entries: Entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +138,14 @@ class LogWriter:
 
     # --- the loop's side --------------------------------------------------------------------------
 
-    def append(self, entries: tuple[Entry, ...]) -> None:
+    def append(self, entries: Entries) -> None:
         """Write ``entries``; the listener is told when they are on the disk.
 
         Raises:
             StorageError: the write failed here and now; nothing may be acknowledged any more.
         """
         assert self._loops.is_me(), "appends are given to a LogWriter by the loop alone"
-        small = entries[-1].end_pos - entries[0].pos <= INLINE_BYTES
+        small = entries.span <= INLINE_BYTES
         if small and self._queued == self._done and self._writing.acquire(blocking=False):
             try:
                 self._store.append(entries)
@@ -280,7 +281,7 @@ class LogWriter:
         self._tell(self._listener.on_truncated, self._store.end)
         return True
 
-    def _append(self, entries: tuple[Entry, ...], last: bool) -> bool:
+    def _append(self, entries: Entries, last: bool) -> bool:
         """Write; False when there is no room now."""
         try:
             with self._writing:

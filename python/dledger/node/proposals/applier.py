@@ -15,6 +15,7 @@ from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.protocol.messages.catalog_commands import EnforceSecret
 from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry
+from dledger.protocol.messages.entry_runs import Entries, EntryRun
 from dledger.protocol.wire import decode_command
 from dledger.records.body.header import (
     BODY_HEADER_SIZE,
@@ -103,51 +104,52 @@ class Applier(NodePart):
         if error is not None:
             self._ready_loop.fail(error)
             return
-        self._apply(tuple(done.result()))
+        self._apply(Entries.of(done.result()))
         self._loop.call_soon(self._next)
 
-    def _apply(self, entries: tuple[Entry, ...]) -> None:
+    def _apply(self, entries: Entries) -> None:
         members_index, held_bytes = (
             self._catalog.members_index,
             self._proposals.unanswered.held_bytes,
         )
         try:
-            at, bodies = 0, [entry.body for entry in entries]
-            while at < len(entries):
-                batches = plain_batches(bodies, at)
-                at += self._apply_batches(entries, at, batches) or self._apply_one(entries[at])
+            for run in entries.runs:
+                self._apply_run(run)
         except Exception as error:  # an order that cannot be, or the topic index's disk
             self._stopped = True  # an entry that failed is never tried again (D2)
             self._ready_loop.fail(error)
             return
-        self.applied_pos = entries[-1].end_pos
+        self.applied_pos = entries.runs[-1].end_pos
         if self._proposals.unanswered.held_bytes < held_bytes:
             self._events.relieved()
         self._events.applied()
         if self._catalog.members_index != members_index:
             self._events.members_changed()
 
-    def _apply_batches(
-        self, entries: tuple[Entry, ...], at: int, batches: list[tuple[int, int]]
-    ) -> int:
-        """Apply the entries from ``at`` on whose bodies are ``batches`` together; returns how many
-        these were, 0 where each has to be looked at by itself."""
-        if not batches:
-            return 0
-        run = entries[at : at + len(batches)]
+    def _apply_run(self, run: EntryRun) -> None:
+        at, count = 0, len(run)
+        bodies = run.bodies() if count > 1 and run.magic == MAGIC_NORMAL else []
+        while at < count:
+            batches = plain_batches(bodies, at)
+            taken = self._apply_batches(run.cut(at, at + len(batches)), batches) if batches else 0
+            if not taken:
+                self._apply_one(run.entry(at))
+            at += taken or 1
+
+    def _apply_batches(self, run: EntryRun, batches: list[tuple[int, int]]) -> int:
+        """Apply entries whose bodies are ``batches`` together; returns how many these were, 0 where
+        each has to be looked at by itself."""
         try:
-            header = decode_header(run[0].body)
+            header = decode_header(run.body(0))
         except ValueError:
-            return 0
-        if run[0].magic != MAGIC_NORMAL:
             return 0
         bases = self._catalog.apply_batches(run, header, batches)
         if bases is None:
             return 0
         self._proposals.applied_batches(run, bases)
-        return len(run)
+        return len(bases)
 
-    def _apply_one(self, entry: Entry) -> int:
+    def _apply_one(self, entry: Entry) -> None:
         catalog = self._catalog
         header: BodyHeader | None = None
         result: DataResult | CommandResult | None = None
@@ -175,4 +177,3 @@ class Applier(NodePart):
                 if isinstance(command, EnforceSecret):
                     self._events.secret_enforced()
         self._proposals.applied(entry, result)
-        return 1

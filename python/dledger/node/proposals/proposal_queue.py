@@ -23,7 +23,8 @@ from dledger.protocol.messages.client import (
     ExecuteRequest,
 )
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import Entry
+from dledger.protocol.messages.entry import HEADER_SIZE, Entry
+from dledger.protocol.messages.entry_runs import EntryRun
 from dledger.protocol.wire import pack_append_responses
 from dledger.raft.state.ready import Finished
 from dledger.records.body.header import plain_batches
@@ -221,7 +222,7 @@ class ProposalQueue(NodePart):
             for proposal in accepted:
                 self._answer(proposal, Code.DISK_ERROR)
             return
-        first, term = ready.append[0].index, ready.append[0].term
+        first, term = ready.append.first_index, ready.append.runs[0].term
         assert len(ready.append) == len(bodies), "an entry for each body"
         for proposal in accepted:
             proposal.bodies = ()  # the core has them as long as they are wanted
@@ -310,7 +311,7 @@ class ProposalQueue(NodePart):
         """The catalog has applied the entry: the request that waits for it is answered."""
         if self._waiting_for(entry.index) is None:
             return
-        proposal = self._waiting.take((entry,))
+        proposal = self._waiting.take(1, len(entry.body))
         if proposal.term != entry.term or result is None:
             self._answer(proposal, Code.TERM_CHANGED)
         elif isinstance(result, CommandResult):
@@ -320,28 +321,29 @@ class ProposalQueue(NodePart):
         else:
             self._written(proposal, (result.base_offset,), entry.index)
 
-    def applied_batches(self, entries: Sequence[Entry], base_offsets: Sequence[int]) -> None:
-        """`applied` for neighbouring batches that got offsets, which begin at ``base_offsets``."""
+    def applied_batches(self, run: EntryRun, base_offsets: Sequence[int]) -> None:
+        """`applied` for a run of batches that got offsets, which begin at ``base_offsets``."""
         at = 0
-        while self._waiting and at < len(entries):
-            proposal = self._waiting_for(entries[at].index)
+        while self._waiting and at < len(base_offsets):
+            index = Index(run.index + at)
+            proposal = self._waiting_for(index)
             if proposal is None:
                 at += 1
                 continue
-            stop = min(at + len(proposal.request_ids), len(entries))
-            run = entries[at:stop]
-            proposal = self._waiting.take(run)
-            if proposal.term == run[0].term == run[-1].term:
-                self._written(proposal, base_offsets[at:stop], run[0].index)
-            else:  # terms never fall along a log: these are of a later one
+            count = min(len(proposal.request_ids), len(base_offsets) - at)
+            size = run.starts[at + count] - run.starts[at] - count * HEADER_SIZE
+            proposal = self._waiting.take(count, size)
+            if proposal.term == run.term:
+                self._written(proposal, base_offsets[at : at + count], index)
+            else:
                 self._answer(proposal, Code.TERM_CHANGED)
-            at = stop
+            at += count
 
     def _waiting_for(self, index: Index) -> Proposal | None:
         """The proposal whose first request waits for this entry. What still waits for one before it
         will not hear of it."""
         while (proposal := self._waiting.first) is not None and proposal.first < index:
-            self._answer(self._waiting.take(), Code.TERM_CHANGED)
+            self._answer(self._waiting.take(len(proposal.request_ids)), Code.TERM_CHANGED)
         return proposal if proposal is not None and proposal.first == index else None
 
     def _written(self, proposal: Proposal, base_offsets: Sequence[int], index: Index) -> None:

@@ -4,7 +4,7 @@ and how they are answered."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from dledger.catalog.results import CommandResult
@@ -13,7 +13,6 @@ from dledger.node.proposals.proposal import PROPOSAL_BYTES, Proposal, answer_to
 from dledger.node.proposals.timestamps import TIMED
 from dledger.protocol.messages.catalog_commands import Command
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import Entry
 from dledger.types import Index
 
 
@@ -101,13 +100,13 @@ class WaitingProposals:
         """The proposal that waits for the first entry of all."""
         return self._queue[0] if self._queue else None
 
-    def take(self, entries: Sequence[Entry] = ()) -> Proposal:
-        """Take out the first proposal; of one with more requests those alone that wait for these
-        entries, its first ones: the others wait on by themselves."""
-        proposal, count = self._queue[0], len(entries)
-        if not 0 < count < len(proposal.request_ids):
+    def take(self, count: int, size: int = 0) -> Proposal:
+        """Take out the first ``count`` requests, of ``size`` bytes, of the first proposal; the
+        others wait on by themselves."""
+        proposal = self._queue[0]
+        if count == len(proposal.request_ids):
             return self._queue.popleft()
-        size, ids = sum(len(entry.body) for entry in entries), proposal.request_ids
+        ids = proposal.request_ids
         part = replace(proposal, request_ids=ids[:count], size=size)
         proposal.request_ids, proposal.first = ids[count:], Index(proposal.first + count)
         proposal.size -= size

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
@@ -178,7 +178,7 @@ class Puts:
             end_pos = physical + size
         return end_pos
 
-    def _note(self, accepted: list[Put], entries: tuple[Entry, ...]) -> None:
+    def _note(self, accepted: list[Put], entries: Sequence[Entry]) -> None:
         """Which entries the core has made of the requests, and that they lie where the messages
         say.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -108,7 +108,7 @@ class NodeReputService:
         if not self._ready_loop.failed:
             function()
 
-    def _turn(self, begin: Index, entries: tuple[Entry, ...] | None, end: Index) -> None:
+    def _turn(self, begin: Index, entries: Sequence[Entry] | None, end: Index) -> None:
         """On the thread."""
         files, store = self.files, self._store
         if files.is_behind:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dledger.catalog.state_machine import Catalog
-from dledger.catalog.topics.partition import ROW_SIZE
+from dledger.catalog.topics.batch_rows import ROW_SIZE
 from dledger.errors import CorruptEntry, CorruptStore
 from dledger.protocol.messages.entry import Entry, LogEnd, body_is_sound, chain_is_sound, parse
 from dledger.storage.recovery.snapshot_install import Staging

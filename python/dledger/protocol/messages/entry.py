@@ -13,8 +13,6 @@ for the whole log before it. DLedger leaves both zero: such an entry is "unverif
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
-from operator import attrgetter
 from typing import Final
 
 from dledger.checksum import crc32
@@ -33,9 +31,6 @@ from dledger.types import (
 HEADER: Final = struct.Struct(">iiqqqiIIi")
 HEADER_SIZE: Final = 48
 assert HEADER.size == HEADER_SIZE
-_ALL_BUT_CHAIN: Final = struct.Struct(">36s4x8s")
-"""Packed again, the header has zeros in place of ``chainCrc``."""
-assert _ALL_BUT_CHAIN.size == HEADER_SIZE
 
 MAGIC_BLANK: Final = -1
 MAGIC_NORMAL: Final = 1
@@ -105,15 +100,6 @@ class HardState:
     """An index that was committed when this was saved; recovery never cuts at or below it."""
 
 
-_body_of: Final = attrgetter("body")
-
-
-def pack_sizes(entries: Sequence[Entry]) -> bytes:
-    """The sizes of entries, 4 bytes each, as messages tell them."""
-    sizes = map(HEADER_SIZE.__add__, map(len, map(_body_of, entries)))
-    return struct.pack(f">{len(entries)}I", *sizes)
-
-
 def place(end_pos: int, size: int, segment_size: int) -> int:
     """Where an entry of ``size`` bytes goes: here, or at the start of the next file when it does
     not fit."""
@@ -127,37 +113,14 @@ def stamp(end: LogEnd, term: Term, magic: int, body: Buffer, segment_size: int) 
     Raises:
         ValueError: the entry does not fit a file of ``segment_size`` bytes.
     """
-    return stamp_all(end, term, magic, (body,), segment_size)[0]
-
-
-def stamp_all(
-    end: LogEnd, term: Term, magic: int, bodies: Iterable[Buffer], segment_size: int
-) -> list[Entry]:
-    """The entries that put ``bodies``, one behind the other, right behind ``end``.
-
-    Raises:
-        ValueError: one does not fit a file of ``segment_size`` bytes.
-    """
-    index, pos, chain_crc = end.position.index, end.end_pos, end.chain_crc
-    entries: list[Entry] = []
-    pack = HEADER.pack
-    for body in bodies:
-        length = len(body)
-        size = HEADER_SIZE + length
-        room = segment_size - pos % segment_size
-        if size + MIN_BLANK_SIZE > room:
-            if size + MIN_BLANK_SIZE > segment_size:
-                raise ValueError(
-                    f"an entry of {size} bytes does not fit a segment of {segment_size} bytes"
-                )
-            pos += room  # as `place`
-        index += 1  # type: ignore[assignment]
-        body_crc = crc32(body)
-        chain_crc = crc32(pack(magic, size, index, term, pos, 0, 0, body_crc, length), chain_crc)
-        header = pack(magic, size, index, term, pos, 0, chain_crc, body_crc, length)
-        entries.append(Entry(index, term, magic, pos, chain_crc, body_crc, header, body))
-        pos += size
-    return entries
+    size = HEADER_SIZE + len(body)
+    if size + MIN_BLANK_SIZE > segment_size:
+        raise ValueError(f"an entry of {size} bytes does not fit a segment of {segment_size} bytes")
+    index, pos = Index(end.position.index + 1), place(end.end_pos, size, segment_size)
+    body_crc, fields = crc32(body), (magic, size, index, term, pos, 0)
+    chain_crc = crc32(HEADER.pack(*fields, 0, body_crc, len(body)), end.chain_crc)
+    header = HEADER.pack(*fields, chain_crc, body_crc, len(body))
+    return Entry(index, term, magic, pos, chain_crc, body_crc, header, body)
 
 
 def parse(data: Buffer) -> Entry:
@@ -178,12 +141,6 @@ def parse(data: Buffer) -> Entry:
     return Entry(index, term, magic, pos, chain_crc, body_crc, header, body)
 
 
-def bodies_are_sound(entries: Sequence[Entry]) -> bool:
-    """`body_is_sound` of all of them."""
-    found = list(map(crc32, map(_body_of, entries)))
-    return found == [entry.body_crc for entry in entries] or all(map(body_is_sound, entries))
-
-
 def body_is_sound(entry: Entry) -> bool:
     """Whether the body is the one the leader stamped. An unverified entry is taken on trust, as
     DLedger does."""
@@ -193,29 +150,6 @@ def body_is_sound(entry: Entry) -> bool:
 def chain_is_sound(entry: Entry, previous_chain_crc: int) -> bool:
     """Whether the header follows the previous entry's. An unverified entry is taken on trust, as
     DLedger does."""
-    zeroed = _ALL_BUT_CHAIN.pack(*_ALL_BUT_CHAIN.unpack(entry.header))
+    header = entry.header
+    zeroed = b"".join((header[:36], bytes(4), header[40:]))
     return crc32(zeroed, previous_chain_crc) == entry.chain_crc or not entry.verified
-
-
-def count_following(end: LogEnd, entries: Sequence[Entry], segment_size: int) -> int:
-    """How many of ``entries`` go right behind one another, the first one behind ``end``: in index,
-    pos and chain of checksums, with no lower term, and verified if the one before is. Bodies are
-    not looked at."""
-    at, index, term = 0, end.position.index, end.position.term
-    pos, chain_crc = end.end_pos, end.chain_crc
-    unpack, pack = _ALL_BUT_CHAIN.unpack, _ALL_BUT_CHAIN.pack
-    for entry in entries:
-        size = HEADER_SIZE + len(entry.body)
-        room = segment_size - pos % segment_size
-        if size + MIN_BLANK_SIZE > room:
-            pos += room  # as `place`
-        index += 1  # type: ignore[assignment]
-        if entry.index != index or entry.pos != pos or entry.term < term:
-            break
-        found, stated = crc32(pack(*unpack(entry.header)), chain_crc), entry.chain_crc
-        if found != stated and (chain_crc or stated or entry.body_crc):
-            break
-        term, chain_crc = entry.term, stated
-        pos += size
-        at += 1
-    return at

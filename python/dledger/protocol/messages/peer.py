@@ -7,7 +7,7 @@ is the sender's, -1 where it has none to offer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from enum import IntEnum
 from typing import Final
@@ -128,7 +128,7 @@ class PushEntryRequest(TermMessage):
     type: PushType
     previous: Position = NOWHERE
     commit_index: Index = NO_INDEX
-    entries: tuple[Entry, ...] = ()
+    entries: Sequence[Entry] = ()
 
     def __str__(self) -> str:
         count = f" +{len(self.entries)}" if self.entries else ""

@@ -7,6 +7,8 @@ belongs there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.peer import MemberMessage
@@ -31,7 +33,7 @@ class RepairResponse(MemberMessage):
     first: Index
     last: Index
     code: Code
-    entries: tuple[Entry, ...] = ()
+    entries: Sequence[Entry] = ()
 
 
 RepairMessage = RepairRequest | RepairResponse

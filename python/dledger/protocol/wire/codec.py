@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from itertools import chain
-from operator import attrgetter
 from typing import Any, Final
 
 from dledger.checksum import crc32
@@ -25,7 +23,8 @@ from dledger.protocol.messages.client import (
     ClientResponse,
 )
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, Entry
+from dledger.protocol.messages.entry import HEADER_SIZE
+from dledger.protocol.messages.entry_runs import pieces_of, read_entries
 from dledger.protocol.messages.fetched import RUN_ROW, FetchedBatches, FetchedRun, FetchResponse
 from dledger.protocol.messages.peer import PeerMessage, PushEntryRequest
 from dledger.protocol.messages.repair import RepairMessage, RepairResponse
@@ -85,7 +84,6 @@ APPEND_KIND: Final = KINDS[AppendRequest]
 KNOWN_APPENDS: Final = 64
 _appends: Final[dict[Buffer, AppendRequest]] = {}
 """By header, which most appends have in common: they differ in their payloads."""
-_parts_of: Final = attrgetter("header", "body")
 _answer_prefix = struct.Struct(">8sI8s").pack
 """Up to the CRC: what stands in front of the request id, the id, and what stands behind it."""
 _crc = struct.Struct(">I").pack
@@ -114,8 +112,7 @@ def encode(message: Message, request_id: int = 0, payload: Sequence[Buffer] = ()
             raise
         raise ProtocolError(f"{type(message).__name__} cannot be sent: {error}") from error
     if kind in _WITH_ENTRIES:
-        # header and body of each, as they stand on disk
-        payload = list(chain.from_iterable(map(_parts_of, message.entries)))  # type: ignore[union-attr]
+        payload = pieces_of(message.entries)  # type: ignore[union-attr]
     if not payload:
         return [pack_frame(kind, request_id, header, 0)]
     return [pack_frame(kind, request_id, header, sum(map(len, payload))), *payload]
@@ -179,25 +176,11 @@ def _with_entries(message: Any, payload: Buffer) -> Any:
     packed: bytes = message.entries
     if len(packed) % 4:
         raise WrongField(f"entries: {len(packed)} bytes are no row of 4-byte sizes")
-    sizes = struct.unpack(f">{len(packed) // 4}I", packed)
-    if sum(sizes) != len(payload):
-        raise WrongField(f"entries: {sum(sizes)} bytes announced, {len(payload)} came")
-    view, at, entries = memoryview(payload).toreadonly(), 0, []
-    fields_at = HEADER.unpack_from
-    for size in sizes:
-        if size < HEADER_SIZE:
-            raise WrongField(f"entries: an entry has at least {HEADER_SIZE} bytes, not {size}")
-        magic, stated, index, term, pos, _, chain_crc, body_crc, body_size = fields_at(view, at)
-        if stated != size or body_size != size - HEADER_SIZE:
-            raise WrongField(
-                f"entries: entry {index} says size {stated}, body {body_size}, in {size} bytes"
-            )
-        body, end = at + HEADER_SIZE, at + size
-        entries.append(
-            Entry(index, term, magic, pos, chain_crc, body_crc, view[at:body], view[body:end])
-        )
-        at = end
-    object.__setattr__(message, "entries", tuple(entries))
+    try:
+        entries = read_entries(payload, struct.unpack(f">{len(packed) // 4}I", packed))
+    except ValueError as error:
+        raise WrongField(f"entries: {error}") from None
+    object.__setattr__(message, "entries", entries)
     return message
 
 

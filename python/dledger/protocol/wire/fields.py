@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import struct
 import types
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
 from functools import cache
 from typing import Any, Final, NewType, Union, cast, get_args, get_origin, get_type_hints
 
-from dledger.protocol.messages.entry import Entry, pack_sizes
+from dledger.protocol.messages.entry import Entry
+from dledger.protocol.messages.entry_runs import pack_sizes
 from dledger.protocol.messages.fetched import FETCHED_ROW, FetchedBatch, FetchedBatches
 from dledger.protocol.wire.message_numbers import COMMAND_TAGS, COMMANDS
 from dledger.types import Index, OfPartitions, Term
@@ -61,6 +62,8 @@ def field_codec(annotation: Any) -> FieldCodec:
         table = FieldTable(annotation)  # type: ignore[arg-type]
         return FieldCodec(tuple, table.values, table.build)
     origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Sequence and args == (Entry,):
+        return FieldCodec(bytes, pack_sizes)  # `codec.decode` makes entries of them
     if origin in (Union, types.UnionType):
         return _union(args)
     if origin is tuple:
@@ -109,8 +112,6 @@ def _union(args: tuple[Any, ...]) -> FieldCodec:
 
 
 def _tuple(args: tuple[Any, ...]) -> FieldCodec:
-    if args == (Entry, ...):
-        return FieldCodec(bytes, pack_sizes)  # `codec.decode` makes entries of them
     if len(args) == 2 and args[1] is Ellipsis:
         return _row(field_codec(args[0]))
     items = tuple(map(field_codec, args))

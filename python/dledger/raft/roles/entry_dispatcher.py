@@ -10,6 +10,7 @@ from typing import Final
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
+from dledger.protocol.messages.entry_runs import NO_ENTRIES, Entries
 from dledger.protocol.messages.peer import PushEntryRequest, PushEntryResponse, PushType
 from dledger.raft.state.raft_state import RaftState
 from dledger.raft.state.ready import Load
@@ -161,9 +162,9 @@ class EntryDispatcher:
         if previous is None:
             self._compare(Index(entries[0].index - 1))
         elif self.is_truncating and entries[0].index == self.compare_index + 1:
-            self._truncate(entries[0], now_ms)
+            self._truncate(Entries.of(entries[:1]), now_ms)
         elif self.state is PushState.APPEND and entries[0].index == self.next_index:
-            self._append(previous, tuple(entries), now_ms)
+            self._append(previous, Entries.of(entries), now_ms)
         self.fill(now_ms)
 
     def on_response(self, response: PushEntryResponse, now_ms: int) -> None:
@@ -292,19 +293,19 @@ class EntryDispatcher:
         self.is_truncating = True
         self._asked_ms = now_ms
         if entries:
-            self._truncate(entries[0], now_ms)
+            self._truncate(entries, now_ms)
         else:
             self._load(begin, 1)
 
-    def _truncate(self, entry: Entry, now_ms: int) -> None:
+    def _truncate(self, first: Entries, now_ms: int) -> None:
         self._asked_ms = now_ms
-        self._push(PushType.TRUNCATE, self.core.log.position_at(self.compare_index), (entry,))
+        self._push(PushType.TRUNCATE, self.core.log.position_at(self.compare_index), first)
 
-    def _append(self, previous: Position, entries: tuple[Entry, ...], now_ms: int) -> None:
-        size = entries[-1].end_pos - entries[0].pos
-        self._in_flight.append(InFlight(entries[-1].index, size, now_ms))
+    def _append(self, previous: Position, entries: Entries, now_ms: int) -> None:
+        last, size = entries.last_index, entries.span
+        self._in_flight.append(InFlight(last, size, now_ms))
         self._in_flight_bytes += size
-        self.next_index = Index(entries[-1].index + 1)
+        self.next_index = Index(last + 1)
         self._commit_sent = self.core.log.committed_index
         self.commit_due_ms = None
         self._push(PushType.APPEND, previous, entries)
@@ -326,7 +327,7 @@ class EntryDispatcher:
             self._loading = begin
             self.core.out.load.append(Load(self.peer, begin, max_bytes))
 
-    def _push(self, kind: PushType, previous: Position, entries: tuple[Entry, ...] = ()) -> None:
+    def _push(self, kind: PushType, previous: Position, entries: Entries = NO_ENTRIES) -> None:
         core = self.core
         core.send(
             PushEntryRequest(

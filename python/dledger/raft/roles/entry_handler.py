@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import (
-    MAGIC_NOOP,
-    Entry,
-    LogEnd,
-    bodies_are_sound,
-    count_following,
-)
+from dledger.protocol.messages.entry import MAGIC_NOOP, LogEnd
+from dledger.protocol.messages.entry_runs import Entries, bodies_are_sound, count_following
 from dledger.protocol.messages.peer import PushEntryRequest, PushEntryResponse, PushType
 from dledger.raft.roles.snapshot_install import install_mode
 from dledger.raft.state.raft_state import RaftState
@@ -131,23 +124,22 @@ class Follower:
         when its cut was made and the place filled long ago, cuts nothing: the entry it shows is
         there.
         """
-        log, entries = self.core.log, request.entries
+        log, entries = self.core.log, Entries.of(request.entries)
         if not entries or not _well_formed(request):
             self.core.out.fact("malformed_push", leader=request.local_id, push=str(request))
             return
         # Log matching: two logs with the same last entry of the overlap have the same ones before
         # it, so that entry alone tells whether they differ. ``holds`` answered for ``previous``
         # already.
-        overlap = min(log.end_index, entries[-1].index)
-        if overlap >= entries[0].index and not log.holds(
-            entries[overlap - entries[0].index].position
-        ):
+        begin, last = entries.first_index, entries.last_index
+        overlap = min(log.end_index, last)
+        if overlap >= begin and not log.holds(entries[overlap - begin].position):
             first = next(entry.index for entry in entries if not log.holds(entry.position))
             if request.type is not PushType.TRUNCATE:
                 self._refuse(request, first)
                 return
             self._cut(Index(first - 1), request.leader_id)
-        new = entries[max(0, log.end_index + 1 - entries[0].index) :]
+        new = entries[max(0, log.end_index + 1 - begin) :]
         # A full disk still takes the few bytes by which a term opens.
         if new and not (self.core.writable or all(entry.magic == MAGIC_NOOP for entry in new)):
             self._answer(request, Code.DISK_FULL, request.previous.index)
@@ -157,7 +149,7 @@ class Follower:
             return
         if new:
             self.core.append(new)
-        self._match(entries[-1].index, request)
+        self._match(last, request)
         if request.type is PushType.TRUNCATE:
             self._answer(request, Code.SUCCESS, request.previous.index)
         if not new:
@@ -172,7 +164,7 @@ class Follower:
         core.admission.cut(after)
         core.out.truncate_to = after
 
-    def _sound(self, entries: Sequence[Entry]) -> bool:
+    def _sound(self, entries: Entries) -> bool:
         """Whether the entries are as the leader stamped them, and in their places (D3)."""
         end, behind = self.core.log.end, entries
         if not self.core.log.end_is_known:
@@ -249,8 +241,8 @@ def _well_formed(request: PushEntryRequest) -> bool:
     """Indexes without a gap behind ``previous``, terms that never go back nor beyond the
     leader's."""
     index, term = request.previous.index, request.previous.term
-    for entry in request.entries:
-        if entry.index != index + 1 or entry.term < term:
+    for run in Entries.of(request.entries).runs:
+        if run.index != index + 1 or run.term < term:
             return False
-        index, term = entry.index, entry.term
+        index, term = run.last, run.term
     return term <= request.term

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import MAGIC_NOOP, Entry, stamp_all
+from dledger.protocol.messages.entry import MAGIC_NOOP, Entry
+from dledger.protocol.messages.entry_runs import stamp_all
 from dledger.protocol.messages.peer import (
     HeartBeatRequest,
     HeartBeatResponse,
@@ -274,7 +275,7 @@ class Leader:
         assert core.log.end_is_known, "the caller has not told where the log ends after a cut"
         entries = stamp_all(begin, core.term, magic, bodies, core.config.segment_bytes)
         core.append(entries)
-        return entries[-1].end_pos - begin.end_pos
+        return entries.runs[-1].end_pos - begin.end_pos
 
     def _dispatch(self, now_ms: int) -> None:
         for dispatcher in self.dispatchers.values():

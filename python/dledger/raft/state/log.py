@@ -6,8 +6,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final
 
 from dledger.protocol.messages.entry import Entry, LogEnd
+from dledger.protocol.messages.entry_runs import Entries, EntryRun
 from dledger.raft.state.ready import Fact, SafetyViolation
 from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Buffer, Index, Position, Term
 
@@ -65,10 +68,10 @@ class RaftLog:
             raise ValueError(
                 f"the terms {summary.terms} do not lead to the log's end {self.end.position}"
             )
-        self._cache: list[Entry] = []
+        self._cache: list[EntryRun] = []
         self._head = 0
         self._cache_bytes = cache_bytes
-        self._last_slice: tuple[Index, Index, tuple[Entry, ...]] | None = None
+        self._last_slice: tuple[Index, Index, Entries] | None = None
 
     def _reach(self, end: LogEnd) -> None:
         self.end = end
@@ -154,18 +157,16 @@ class RaftLog:
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Put consecutive ``entries`` right behind the end."""
-        first, last = entries[0], entries[-1]
-        assert first.index == self.end_index + 1, f"{first} does not follow {self.end.position}"
+        runs = Entries.of(entries).runs
+        assert runs[0].index == self.end_index + 1, f"{runs[0]} does not follow {self.end.position}"
         newest = self._terms[-1] if self._terms else NO_TERM
-        # Terms never fall along a log: where the last entry is of the newest term, all are.
-        if last.term != newest:
-            for entry in entries:
-                if entry.term != newest:
-                    newest = entry.term
-                    self._terms.append(newest)
-                    self._firsts.append(entry.index)
-        self.end, self.end_index, self.end_is_known = LogEnd.after(last), last.index, True
-        self._cache += entries
+        for run in runs:
+            if run.term != newest:
+                newest = run.term
+                self._terms.append(newest)
+                self._firsts.append(run.index)
+        self._reach(runs[-1].end)
+        self._cache += runs
         self._evict()
 
     def truncate(self, after: Index) -> None:
@@ -184,16 +185,18 @@ class RaftLog:
         del self._terms[keep:], self._firsts[keep:]
         last = self.cached(after, Index(after + 1)) if after >= self.begin_index else None
         if last:
-            self._reach(LogEnd.after(last[0]))
+            self._reach(last.runs[-1].end)
         elif after == NO_INDEX:
             self._reach(LogEnd())
         else:
             self._reach(
                 LogEnd(Position(self._terms[-1] if keep else NO_TERM, after), UNKNOWN_POS, 0)
             )
-        cached = after + 1 - self._cache[self._head].index if self._head < len(self._cache) else 0
-        del self._cache[self._head + max(0, cached) :]
-        self._compact()
+        at = max(self._head, bisect_right(self._cache, after, self._head, key=_first))
+        kept = self._cache[self._head : at]
+        if kept and kept[-1].last > after:
+            kept[-1] = kept[-1].cut(0, after + 1 - kept[-1].index)
+        self._cache, self._head = kept, 0
         self.durable_index = min(self.durable_index, after)
         self.generation += 1
         self._last_slice = None
@@ -230,29 +233,52 @@ class RaftLog:
         gone = bisect_right(self._firsts, begin_index - 1) - 1
         if gone > 0:
             del self._terms[:gone], self._firsts[:gone]
-        while self._head < len(self._cache) and self._cache[self._head].index < begin_index:
+        while self._head < len(self._cache) and self._cache[self._head].last < begin_index:
             self._head += 1
+        if self._head < len(self._cache) and (run := self._cache[self._head]).index < begin_index:
+            self._cache[self._head] = run.cut(begin_index - run.index, len(run))
         self._compact()
 
-    def cached(self, begin: Index, end_exclusive: Index) -> tuple[Entry, ...] | None:
+    def cached(self, begin: Index, end_exclusive: Index) -> Entries | None:
         """The entries [begin, end_exclusive), or None when one of them is not in memory."""
-        if self._head == len(self._cache) or begin < self._cache[self._head].index:
+        cache = self._cache
+        if self._head == len(cache) or begin < cache[self._head].index:
             return None
-        base = self._head - self._cache[self._head].index
-        return tuple(self._cache[base + begin : base + end_exclusive])
+        at = self._run_at(begin)
+        stop = bisect_left(cache, end_exclusive, at, key=_first)
+        runs = cache[at:stop]
+        if runs:
+            first, last = runs[0], runs[-1]
+            if last.last >= end_exclusive:
+                runs[-1] = last.cut(0, end_exclusive - last.index)
+            if first.index < begin:
+                runs[0] = runs[0].cut(begin - first.index, len(runs[0]))
+        return Entries(tuple(runs))
+
+    def _run_at(self, index: int) -> int:
+        """Where in the cache the run is that holds this entry, which is not before the first."""
+        cache = self._cache
+        if cache[-1].index <= index:  # most of the time
+            return len(cache) - 1
+        return bisect_right(cache, index, self._head, key=_first) - 1
 
     def cached_bodies(self, indexes: Iterable[int]) -> list[Buffer | None]:
         """The body of each of these entries, None of one that is not in memory."""
-        cache = self._cache
+        cache, found = self._cache, []
         first = cache[self._head].index if self._head < len(cache) else self.end_index + 1
-        base, stop = self._head - first, first + len(cache) - self._head
-        return [cache[base + at].body if first <= at < stop else None for at in indexes]
+        for index in indexes:
+            body = None
+            if first <= index <= self.end_index:
+                run = cache[self._run_at(index)]
+                body = run.body(index - run.index)
+            found.append(body)
+        return found
 
-    def slice(self, begin: Index, max_bytes: int) -> tuple[Entry, ...] | None:
+    def slice(self, begin: Index, max_bytes: int) -> Entries | None:
         """Entries from ``begin`` on, at most ``max_bytes`` but at least one; None when they are not
         in memory.
 
-        Followers that are equally far get the very same tuple, so that it need be encoded only
+        Followers that are equally far get the very same ones, so that they need be encoded only
         once.
         """
         last = self._last_slice
@@ -260,12 +286,21 @@ class RaftLog:
             return last[2]
         if self._head == len(self._cache) or begin < self._cache[self._head].index:
             return None
-        start = self._head - self._cache[self._head].index + begin
-        limit = self._cache[start].pos + max_bytes
-        stop = len(self._cache)
-        if self.end.end_pos > limit:
-            stop = max(start + 1, bisect_right(self._cache, limit, start, stop, key=_end_pos))
-        entries = tuple(self._cache[start:stop])
+        at = self._run_at(begin)
+        first = self._cache[at]
+        if first.index < begin:
+            first = first.cut(begin - first.index, len(first))
+        limit = first.pos + max_bytes
+        stop = bisect_left(self._cache, limit, at + 1, key=_pos)
+        runs = [first, *self._cache[at + 1 : stop]]
+        last_run = runs[-1]
+        if last_run.end_pos > limit:
+            fitting = bisect_right(last_run.starts, limit - last_run.pos) - 1
+            if fitting or len(runs) == 1:
+                runs[-1] = last_run.cut(0, max(1, fitting))
+            else:
+                del runs[-1]
+        entries = Entries(tuple(runs))
         self._last_slice = (begin, self.end_index, entries)
         return entries
 
@@ -278,7 +313,8 @@ class RaftLog:
         assert self.begin_index <= self.committed_index + 1, f"begins at {self.begin_index}"
         assert self._terms == sorted(set(self._terms)), f"terms go back: {self._terms}"
         assert self._firsts == sorted(set(self._firsts)), f"first indexes go back: {self._firsts}"
-        live = [entry.index for entry in self._cache[self._head :]]
+        runs = self._cache[self._head :]
+        live = [index for run in runs for index in range(run.index, run.last + 1)]
         assert live == list(range(self.end_index + 1 - len(live), self.end_index + 1)), (
             f"cache has a gap: {live}"
         )
@@ -287,9 +323,9 @@ class RaftLog:
         cache, head = self._cache, self._head
         floor_pos = self.end.end_pos - self._cache_bytes
         if head < len(cache) and cache[head].pos < floor_pos and self.end_is_known:
-            # Three bounds: the bytes to keep, the first entry that is not durable, and one entry,
-            # so that the cache always ends with the log's last one.
-            not_durable = head + max(0, self.durable_index + 1 - cache[head].index)
+            # Three bounds: the bytes to keep, the first run with an entry that is not durable, and
+            # one run, so that the cache always ends with the log's last entry.
+            not_durable = bisect_right(cache, self.durable_index, head, key=_last)
             self._head = min(
                 bisect_left(cache, floor_pos, head, key=_pos), not_durable, len(cache) - 1
             )
@@ -303,9 +339,6 @@ class RaftLog:
             self._head = 0
 
 
-def _pos(entry: Entry) -> int:
-    return entry.pos
-
-
-def _end_pos(entry: Entry) -> int:
-    return entry.end_pos
+_first: Final = attrgetter("index")
+_last: Final = attrgetter("last")
+_pos: Final = attrgetter("pos")

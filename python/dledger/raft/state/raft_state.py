@@ -10,6 +10,7 @@ from typing import TypedDict
 from dledger.config import GroupConfig
 from dledger.errors import ConfigError
 from dledger.protocol.messages.entry import Entry, HardState
+from dledger.protocol.messages.entry_runs import Entries
 from dledger.protocol.messages.membership import Membership, check_members
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.raft.state.group import GroupWatch, drawn_name
@@ -171,14 +172,12 @@ class RaftState(ABC):
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Put ``entries`` at the end of the log, and have them written."""
-        self.log.append(entries)
-        self.out.append.extend(entries)
-        prefix, size = self._change_prefix, len(self._change_prefix)
-        for entry in entries:
-            if entry.body[:size] == prefix:  # nearly none does
-                if self.admission.note(entries):
-                    self.recount()
-                break
+        added = Entries.of(entries)
+        self.log.append(added)
+        self.out.append += added.runs
+        has_change = any(run.has_body_with(self._change_prefix) for run in added.runs)
+        if has_change and self.admission.note(added):
+            self.recount()
 
     def leader_lives(self, now_ms: int) -> bool:
         """Whether a leader was heard within the shortest patience; then no other is helped

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from dledger.errors import StorageError
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import Entry, HardState
+from dledger.protocol.messages.entry import HardState
+from dledger.protocol.messages.entry_runs import NO_ENTRIES, Entries, EntryRun
 from dledger.protocol.messages.membership import Membership
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.types import Index, NodeId, Position, Role, Term, slots_dataclass
@@ -107,7 +108,7 @@ class Ready:
     """1. As well."""
     truncate_to: Index | None = None
     """2. Cut everything behind this index, then call ``truncated(the store's end)``."""
-    append: tuple[Entry, ...] = ()
+    append: Entries = field(default_factory=lambda: NO_ENTRIES)
     """3. Write; call ``persisted(position of the last)`` once durable. ``messages`` need not wait
     for that."""
     messages: tuple[PeerMessage, ...] = ()
@@ -138,7 +139,7 @@ class Outbox:
 
     save: bool = False
     truncate_to: Index | None = None
-    append: list[Entry] = field(default_factory=list)
+    append: list[EntryRun] = field(default_factory=list)
     messages: list[PeerMessage] = field(default_factory=list)
     committed: Index | None = None
     finished: list[Finished] = field(default_factory=list)

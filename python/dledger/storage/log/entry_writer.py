@@ -3,76 +3,60 @@ store writes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dledger.errors import CorruptStore
-from dledger.protocol.messages.entry import (
-    HEADER_SIZE,
-    MAGIC_BLANK,
-    Entry,
-    LogEnd,
-    count_following,
-    place,
-)
-from dledger.storage.log.index import UNIT, LogIndex
+from dledger.protocol.messages.entry import MAGIC_BLANK, LogEnd, place
+from dledger.protocol.messages.entry_runs import Entries, count_following
+from dledger.storage.log.index import LogIndex, units_of
 from dledger.storage.log.segments import SegmentFiles
 from dledger.types import Buffer, Term
 
 
-def check_append(
-    end: LogEnd, entries: Sequence[Entry], segment_bytes: int, current_term: Term
-) -> None:
+def check_append(end: LogEnd, entries: Entries, segment_bytes: int, current_term: Term) -> None:
     """Entries must continue the log in index, term, pos and chain of checksums, and be of no term
     that the hard state has not got to; else nothing may be written.
 
     Raises:
         CorruptStore: which entry does not, and how.
     """
-    if entries and entries[-1].term > current_term:
+    if entries and (last := entries.runs[-1]).term > current_term:
         raise CorruptStore(
-            f"entry {entries[-1].index} is of term {entries[-1].term}, but the hard state says "
+            f"entry {last.last} is of term {last.term}, but the hard state says "
             f"term {current_term}: "
             "the hard state is saved before entries of its term are written; nothing was written"
         )
     count = count_following(end, entries, segment_bytes)
     if count == len(entries):
         return
-    stray, last = entries[count], LogEnd.after(entries[count - 1]) if count else end
-    index, due = last.position.index + 1, place(last.end_pos, stray.size, segment_bytes)
-    if stray.index == index and stray.pos == due and stray.term >= last.position.term:
+    stray, before = entries[count], LogEnd.after(entries[count - 1]) if count else end
+    index, due = before.position.index + 1, place(before.end_pos, stray.size, segment_bytes)
+    if stray.index == index and stray.pos == due and stray.term >= before.position.term:
         raise CorruptStore(
             f"entry {stray.index}: its chainCrc does not continue that of the entry before "
             "it, so it belongs to another log; nothing was written"
         )
     raise CorruptStore(
         f"entry {stray.index} of term {stray.term} at pos {stray.pos} does not continue the log: "
-        f"entry {index} at {due}, of term {last.position.term} or a later one, is due; nothing "
+        f"entry {index} at {due}, of term {before.position.term} or a later one, is due; nothing "
         "was written"
     )
 
 
-def write_entries(
-    data: SegmentFiles, index: LogIndex, end_pos: int, entries: Sequence[Entry]
-) -> None:
+def write_entries(data: SegmentFiles, index: LogIndex, end_pos: int, entries: Entries) -> None:
     """Write entries that follow the log's end at ``end_pos``; all files that they need are there.
     Raises OSError."""
     buffers: list[Buffer] = []
     units: list[bytes] = []
     at = pos = end_pos
-    pack = UNIT.pack
-    for entry in entries:
-        if entry.pos != pos:  # the rest of the file is padding
+    for run in entries.runs:
+        if run.pos != pos:  # the rest of the file is padding
             buffers += (
                 MAGIC_BLANK.to_bytes(4, "big", signed=True),
-                (entry.pos - pos).to_bytes(4, "big"),
+                (run.pos - pos).to_bytes(4, "big"),
             )
             data.pwritev(at, buffers)
-            buffers, pos, at = [], entry.pos, entry.pos
-        body = entry.body
-        size = HEADER_SIZE + len(body)
-        buffers += (entry.header, body)
-        # as `LogIndexUnit.of` and `pack`, in one call for each entry
-        units.append(pack(entry.magic, pos, size, entry.index, entry.term))
-        pos += size
+            buffers, at = [], run.pos
+        buffers += run.pieces
+        pos = run.end_pos
+        units += units_of(run)
     data.pwritev(at, buffers)
-    index.put(entries[0].index, units)
+    index.put(entries.first_index, units)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from dledger.protocol.messages.entry import Entry
+from dledger.protocol.messages.entry_runs import EntryRun
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.zeros import first_nonzero
 from dledger.types import Index, Term, slots_dataclass
@@ -43,6 +45,15 @@ class LogIndexUnit:
 
     def pack(self) -> bytes:
         return UNIT.pack(self.magic, self.pos, self.size, self.index, self.term)
+
+
+def units_of(run: EntryRun) -> list[bytes]:
+    """The packed unit of each entry of a run."""
+    pack, magic, pos, index, term = UNIT.pack, run.magic, run.pos, run.index, run.term
+    return [
+        pack(magic, pos + start, stop - start, index + at, term)
+        for at, (start, stop) in enumerate(pairwise(run.starts))
+    ]
 
 
 class LogIndex:

@@ -3,12 +3,13 @@ written to them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from dledger.errors import DiskFull, StorageError
-from dledger.protocol.messages.entry import Entry, LogEnd
+from dledger.protocol.messages.entry import LogEnd
+from dledger.protocol.messages.entry_runs import Entries
 from dledger.storage.disk.disk import is_full
 from dledger.storage.log.index import UNIT_SIZE
 from dledger.storage.log.segments import SegmentFiles
@@ -32,7 +33,7 @@ class Room:
         self.is_out = False
         """The disk had no room for the last step that was asked for."""
 
-    def make(self, end_pos: int, entries: Sequence[Entry]) -> None:
+    def make(self, end_pos: int, entries: Entries) -> None:
         """Have room for the entries, and for the padding that may come between them and the log's
         end at ``end_pos``, before anything is written.
 
@@ -40,10 +41,9 @@ class Room:
             DiskFull: there is none.
             StorageError: the disk failed.
         """
-        last = entries[-1]
         spans = (
-            (self._data, end_pos, last.end_pos),
-            (self._index, entries[0].index * UNIT_SIZE, (last.index + 1) * UNIT_SIZE),
+            (self._data, end_pos, entries.runs[-1].end_pos),
+            (self._index, entries.first_index * UNIT_SIZE, (entries.last_index + 1) * UNIT_SIZE),
         )
         for files, low, high in spans:
             start = low - low % files.file_size

@@ -4,10 +4,10 @@ read for it."""
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from dledger.protocol.messages.entry import Entry
+from dledger.protocol.messages.entry_runs import Entries
 from dledger.storage.log.segments import is_held
 from dledger.types import Index, Term
 
@@ -43,14 +43,14 @@ class TermTable:
         assert is_held(self._writing), "the table of terms is replaced under FileStore._lock"
         self.pairs = pairs
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Entries) -> None:
         """Entries were appended, the last one of a new term."""
         last = self.pairs[-1][0] if self.pairs else None
         new: list[tuple[Term, Index]] = []
-        for entry in entries:
-            if entry.term != last:
-                new.append((entry.term, entry.index))
-                last = entry.term
+        for run in entries.runs:
+            if run.term != last:
+                new.append((run.term, run.index))
+                last = run.term
         self._replace((*self.pairs, *new))
 
     def truncate(self, after: Index) -> None:

@@ -1,0 +1,57 @@
+"""The rows of a partition's table.
+
+Every batch is a row of 56 bytes, little-endian::
+
+    byte 0             8       16    24              32           40             48     52    56
+         | base offset | index | pos | newest so far | applied at | bytes before | size | crc |
+
+``newest so far`` is the largest record time up to this row, ``applied at`` the entry that gave the
+row its offsets (its own, or its transaction's COMMIT), ``bytes before`` the sum of the sizes of all
+rows before it. These and the base offset never fall from row to row, so each can be searched;
+``index`` can fall, because a transaction's batches lie in the log before the entry that commits
+them. A row's count is the next one's base offset less its own.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from dledger.protocol.messages.entry import HEADER_SIZE
+from dledger.protocol.messages.entry_runs import EntryRun
+from dledger.protocol.messages.fetched import RUN_ROW
+
+ROW: Final = struct.Struct("<qqqqqqII")
+ROW_SIZE: Final = 56
+assert ROW.size == ROW_SIZE
+assert ROW.format == RUN_ROW.format, "rows are sent as they are"
+
+
+def pack_batches(
+    run: EntryRun,
+    counts_and_times: Sequence[tuple[int, int]],
+    *,
+    base_offset: int,
+    newest_us: int,
+    bytes_before: int,
+) -> tuple[bytes, list[int], tuple[int, int, int]]:
+    """The rows of a run of batches, each with its records and its newest time, which go behind
+    ``base_offset``, ``newest_us`` and ``bytes_before``; the first offset of each; and these three
+    behind the last one."""
+    index, log_pos, pack = run.index, run.pos, ROW.pack
+    base_offsets: list[int] = []
+    rows: list[bytes] = []
+    for (start, stop), crc, (count, last_us) in zip(
+        pairwise(run.starts), run.body_crcs(), counts_and_times, strict=True
+    ):
+        size, pos = stop - start - HEADER_SIZE, log_pos + start
+        if last_us > newest_us:
+            newest_us = last_us
+        base_offsets.append(base_offset)
+        rows.append(pack(base_offset, index, pos, newest_us, index, bytes_before, size, crc))
+        base_offset += count
+        bytes_before += size
+        index += 1  # type: ignore[assignment]
+    return b"".join(rows), base_offsets, (base_offset, newest_us, bytes_before)
