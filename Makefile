@@ -17,7 +17,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench profile pairs section-pairs kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel clean
+.PHONY: help setup check lint types layers length test demo bench profile pairs section-pairs kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -94,6 +94,11 @@ matrix: $(VENV)/.package  ## cut the links of 3 and 5 simulated nodes in every w
 
 mutants: $(VENV)/.package  ## plant bugs, one after the other, and look whether the simulator finds them (ONLY=name,name; SEEDS=500; JSON=file)
 	@$(BIN)/python -m verification.mutants $(if $(ONLY),--only $(ONLY)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JSON),--json $(JSON))
+
+twins: $(VENV)/.package  ## give random and lying inputs to each compiled function and to its twin in Python, with sanitizers too, and plant bugs in C (INPUTS=100000 for each; needs a C compiler)
+	@$(BIN)/python -m verification.twins --inputs $(or $(INPUTS),100000)
+	@$(BIN)/python -m verification.twins --inputs $(or $(INPUTS),100000) --sanitize --seed 2
+	@$(BIN)/python -m verification.twins --inputs 1000 --planted
 
 schedules: $(VENV)/.package  ## interleave the threads that share a store, crash them anywhere, start again (SCHEDULES=20000, SEED=s, SCENARIO=name, both for one step by step, JSON=file)
 	@$(BIN)/python -m verification.interleave $(if $(SCHEDULES),--schedules $(SCHEDULES)) $(if $(SEED),--seed $(SEED)) \

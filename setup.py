@@ -3,7 +3,7 @@
 from setuptools import Extension, setup
 
 # One build serves each Python from 3.11 on. Without a compiler the package is installed without it,
-# and NumPy does its work.
+# and Python and NumPy do its work.
 LIMITED = {
     "py_limited_api": True,
     "define_macros": [("Py_LIMITED_API", "0x030B0000")],
@@ -12,6 +12,7 @@ LIMITED = {
 
 setup(
     ext_modules=[
+        Extension("dledger._compiled", ["python/dledger/_compiled.c"], **LIMITED),
         Extension(
             "dledger.records.digest._native", ["python/dledger/records/digest/_native.c"], **LIMITED
         ),

@@ -14,7 +14,7 @@ from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.errors import CorruptStore
 from dledger.protocol.messages.catalog_commands import CreateTopic
-from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, LogEnd
+from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry, LogEnd
 from dledger.protocol.messages.entry_runs import Entries, stamp_all
 from dledger.records.body.header import (
     BODY_HEADER_SIZE,
@@ -25,6 +25,7 @@ from dledger.records.body.header import (
     decode_header,
     encode_header,
     plain_batches,
+    plain_batches_of_run,
 )
 from dledger.types import Index, Position, Term
 
@@ -78,7 +79,8 @@ def test_batches_together_are_as_batches_one_by_one(bodies: list[bytes]) -> None
     for whole in entries.runs:
         at, data = 0, whole.bodies()
         while at < len(whole):
-            batches = plain_batches(data, at)
+            batches = plain_batches_of_run(whole.pieces[0], whole.starts, at, HEADER_SIZE)
+            assert batches == plain_batches(data, at)
             part = whole.cut(at, at + max(1, len(batches)))
             at += len(part)
             if batches:
@@ -102,7 +104,7 @@ def test_a_run_ends_where_a_batch_is_another_one(bodies: list[bytes]) -> None:
     alike = [header.partition == headers[0].partition for header in headers]
     length = alike.index(False) if False in alike else len(bodies)
     expected = [(header.count, header.last_time_us) for header in headers[:length]]
-    assert plain_batches(bodies) == (expected if length > 1 else [])
+    assert plain_batches(bodies, 0) == (expected if length > 1 else [])
 
 
 PLAIN: dict[str, Any] = {"kind": BodyKind.DATA, "topic_id": 1, "partition": 0, "count": 1}
@@ -130,9 +132,15 @@ def test_a_body_that_is_looked_at_by_itself_is_in_no_run(other: dict[str, Any] |
         if other is None
         else encode_header(BodyHeader(**{**PLAIN, **other}))
     )
-    assert len(plain_batches([plain, plain, body, plain])) == 2
-    assert plain_batches([plain, body, plain, plain]) == []
-    assert len(plain_batches([plain, body, plain, plain], 2)) == 2
+    for bodies, begin, count in (
+        ([plain, plain, body, plain], 0, 2),
+        ([plain, body, plain, plain], 0, 0),
+        ([plain, body, plain, plain], 2, 2),
+    ):
+        assert len(plain_batches(bodies, begin)) == count
+        run = entries_of(bodies).runs[0]
+        batches = plain_batches_of_run(run.pieces[0], run.starts, begin, HEADER_SIZE)
+        assert len(batches) == count
 
 
 @pytest.mark.parametrize(
@@ -145,14 +153,14 @@ def test_a_run_that_needs_a_look_at_each_is_not_applied(other: dict[str, Any]) -
     header = BodyHeader(**{**PLAIN, **other})
     bodies = [encode_header(header)] * 3
     before = made.snapshot()
-    assert made.apply_batches(entries_of(bodies).runs[0], header, plain_batches(bodies)) is None
+    assert made.apply_batches(entries_of(bodies).runs[0], header, plain_batches(bodies, 0)) is None
     assert made.snapshot() == before
 
 
 def test_batches_are_never_applied_twice() -> None:
     made, header = catalog(), BodyHeader(**PLAIN)
     bodies = [encode_header(header)] * 3
-    run, batches = entries_of(bodies).runs[0], plain_batches(bodies)
+    run, batches = entries_of(bodies).runs[0], plain_batches(bodies, 0)
     assert made.apply_batches(run, header, batches) == [0, 1, 2]
     assert made.applied_index == FIRST + 2
     with pytest.raises(CorruptStore, match="out of order"):

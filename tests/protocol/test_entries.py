@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.checksum import crc32
+from dledger.compiled import python
 from dledger.protocol.messages.entry import (
     HEADER,
     HEADER_SIZE,
@@ -23,8 +24,10 @@ from dledger.protocol.messages.entry import (
     place,
     stamp,
 )
+from dledger.protocol.messages.entry_bytes import split_runs
 from dledger.protocol.messages.entry_runs import (
     LARGE_BODY,
+    Entries,
     bodies_are_sound,
     count_following,
     pack_sizes,
@@ -62,6 +65,11 @@ def test_one_entry_too_large_for_a_segment_refuses_all() -> None:
     assert len(stamped([bytes(fits)])) == 1
     with pytest.raises(ValueError, match="does not fit a segment"):
         stamped([b"", bytes(fits + 1)])
+
+
+def in_one_piece(entries: list[Entry]) -> Entries:
+    """The same entries as they come to a follower."""
+    return read_entries(b"".join(map(bytes, pieces_of(entries))), pack_sizes(entries))
 
 
 def again(entry: Entry, before: int, **fields: int) -> Entry:
@@ -106,6 +114,7 @@ def test_a_run_ends_in_front_of_an_entry_that_does_not_follow(change: Change, at
     before = entries[at - 1].chain_crc if at else END.chain_crc
     entries[at] = change(entries[at], before)
     assert count_following(END, entries, SEGMENT) == at
+    assert count_following(END, in_one_piece(entries), SEGMENT) == at
 
 
 def test_unverified_entries_follow_one_another_until_one_is_verified() -> None:
@@ -127,8 +136,10 @@ def test_a_changed_body_is_found_unless_its_entry_is_unverified(data: Bodies, fl
     body[flip % len(body)] ^= 1 << flip % 8
     entries[at] = replace(entries[at], body=bytes(body))
     assert not bodies_are_sound(entries)
+    assert not bodies_are_sound(in_one_piece(entries))
     entries[at] = unverified(entries[at])
     assert bodies_are_sound(entries)
+    assert bodies_are_sound(in_one_piece(entries))
 
 
 @given(data=bodies, cuts=st.tuples(st.integers(-3, 14), st.integers(-3, 14)))
@@ -146,7 +157,7 @@ def test_entries_in_runs_are_a_sequence_of_entries(data: Bodies, cuts: tuple[int
     assert sent == b"".join(bytes(one.header) + bytes(one.body) for one in plain)
     sizes = struct.unpack(f">{len(plain)}I", pack_sizes(runs))
     assert sizes == tuple(one.size for one in plain)
-    read = read_entries(sent, sizes)
+    read = read_entries(sent, pack_sizes(runs))
     assert read == runs
     assert [len(run) for run in read.runs] == [len(run) for run in runs.runs]
     if plain:
@@ -163,7 +174,7 @@ def test_a_run_is_of_one_magic_and_one_term(data: Bodies, magics: list[int]) -> 
         plain.append(stamp(end, Term(3 + sum(magics[:at]) // 4), magics[at], body, SEGMENT))
         end = LogEnd.after(plain[-1])
     sent = b"".join(bytes(one.header) + bytes(one.body) for one in plain)
-    read = read_entries(sent, [one.size for one in plain])
+    read = read_entries(sent, pack_sizes(plain))
     assert read == tuple(plain)
     assert count_following(END, read, SEGMENT) == len(plain)
 
@@ -187,12 +198,34 @@ def test_a_body_with_a_prefix_is_found_in_a_run(data: Bodies, prefix: bytes) -> 
 
 @pytest.mark.parametrize(
     ("sizes", "words"),
-    [([49, 50], "announced"), ([98], "entry 7 says size 49"), ([50, 48], "entry 7 says size 49")],
-    ids=["too few", "one of two", "another border"],
+    [
+        ([49], "49 bytes announced, 98 came"),
+        ([49, 50], "more bytes announced than the 98 that came"),
+        ([98], "entry 7 says size 49, body 1, in 98 bytes"),
+        ([50, 48], "entry 7 says size 49"),
+        ([51, 47], "entry 7"),
+        ([47, 51], "at least 48 bytes, not 47"),
+        ([0], "at least 48 bytes, not 0"),
+        ([(1 << 32) - 1], "more bytes"),
+    ],
+    ids=str,
 )
 def test_entries_of_other_sizes_are_not_read(sizes: list[int], words: str) -> None:
     sent = b"".join(map(bytes, pieces_of(stamped([b"a", b"b"]))))
-    with pytest.raises(ValueError, match=words):
-        read_entries(sent, sizes)
-    with pytest.raises(ValueError, match="at least 48"):
-        read_entries(sent, [98 - 47, 47])
+    packed = struct.pack(f">{len(sizes)}I", *sizes)
+    for twin in (split_runs, python["split_runs"]):
+        with pytest.raises(ValueError, match=words):
+            twin(sent, packed)
+        with pytest.raises(ValueError, match="no row of 4-byte sizes"):
+            twin(sent, packed + b"x")
+
+
+def test_a_run_ends_where_padding_is_due() -> None:
+    """An entry that lies over the end of its file is not taken, whatever its checksums say."""
+    plain = [stamp(END, Term(3), MAGIC_NORMAL, bytes(300), 1 << 20)]
+    plain.append(stamp(LogEnd.after(plain[0]), Term(3), MAGIC_NORMAL, bytes(300), 1 << 20))
+    sent = b"".join(map(bytes, pieces_of(plain)))
+    read = read_entries(sent, pack_sizes(plain))
+    assert len(read.runs) == 1
+    assert count_following(END, read, 1 << 20) == 2
+    assert count_following(END, read, SEGMENT) == 1

@@ -8,7 +8,7 @@ import pytest
 from raft_bench import log_of, summary_of
 
 from dledger.protocol.messages.entry import LogEnd
-from dledger.protocol.messages.entry_runs import read_entries
+from dledger.protocol.messages.entry_runs import pack_sizes, read_entries
 from dledger.raft.state.log import LogSummary, RaftLog
 from dledger.raft.state.ready import SafetyViolation
 from dledger.types import NO_INDEX, NOWHERE, Index, Position, Term
@@ -17,7 +17,7 @@ from dledger.types import NO_INDEX, NOWHERE, Index, Position, Term
 def in_runs(entries):
     """The same entries as they come from a leader."""
     data = b"".join(bytes(one.header) + bytes(one.body) for one in entries)
-    return read_entries(data, [one.size for one in entries])
+    return read_entries(data, pack_sizes(entries))
 
 
 def filled(*terms, committed=-1, cache_bytes=1 << 20):

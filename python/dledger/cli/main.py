@@ -25,8 +25,11 @@ from dledger.cli.records.append import append
 from dledger.cli.records.bench import bench
 from dledger.cli.records.tail import tail
 from dledger.cli.rocketmq.store import rocketmq
+from dledger.compiled import native
 from dledger.errors import DLedgerError
 from dledger.release import RELEASE
+
+VERSION: Final = f"dledger %(version)s {'with' if native else 'without'} compiled functions"
 
 EXIT_ERROR: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -70,7 +73,7 @@ def fail(message: str) -> NoReturn:
 @click.group(
     cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
-@click.version_option(RELEASE, message="dledger %(version)s", help="Print the version.")
+@click.version_option(RELEASE, message=VERSION, help="Print the version.")
 def main() -> None:
     """A replicated commit log.
 

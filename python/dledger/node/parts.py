@@ -3,6 +3,7 @@ it calls; the rest they hear by events."""
 
 from __future__ import annotations
 
+from dledger.compiled import native
 from dledger.node.application import Application
 from dledger.node.context import NodeContext
 from dledger.node.handlers.fetches import Reads
@@ -106,6 +107,7 @@ class NodeParts:
         raft, strangers = self.ready_loop.raft, self.ready_loop.raft.strangers
         return {
             "flush": self.context.node.flush,
+            "compiled": native is not None,
             "group_id": raft.membership.group_id,
             "refused_peers": dict(self.gate.refused),
             "other_groups": {str(peer): stranger.tag for peer, stranger in strangers.items()},

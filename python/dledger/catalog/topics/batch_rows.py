@@ -19,9 +19,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
+from dledger.compiled import compiled
 from dledger.protocol.messages.entry import HEADER_SIZE
-from dledger.protocol.messages.entry_runs import EntryRun
+from dledger.protocol.messages.entry_bytes import body_crcs
 from dledger.protocol.messages.fetched import RUN_ROW
+from dledger.types import Buffer
 
 ROW: Final = struct.Struct("<qqqqqqII")
 ROW_SIZE: Final = 56
@@ -29,29 +31,35 @@ assert ROW.size == ROW_SIZE
 assert ROW.format == RUN_ROW.format, "rows are sent as they are"
 
 
+@compiled
 def pack_batches(
-    run: EntryRun,
+    data: Buffer,
+    starts: Sequence[int],
     counts_and_times: Sequence[tuple[int, int]],
-    *,
+    index: int,
+    pos: int,
     base_offset: int,
     newest_us: int,
     bytes_before: int,
-) -> tuple[bytes, list[int], tuple[int, int, int]]:
-    """The rows of a run of batches, each with its records and its newest time, which go behind
-    ``base_offset``, ``newest_us`` and ``bytes_before``; the first offset of each; and these three
-    behind the last one."""
-    index, log_pos, pack = run.index, run.pos, ROW.pack
+) -> tuple[bytes, list[int], int, int, int]:
+    """The rows of a run of batches (see `dledger.protocol.messages.entry_bytes`), each with its
+    records and its newest time; the first has this index and pos, and goes behind ``base_offset``,
+    ``newest_us`` and ``bytes_before``. The rows, the first offset of each, and these three behind
+    the last one."""
+    pack = ROW.pack
     base_offsets: list[int] = []
     rows: list[bytes] = []
     for (start, stop), crc, (count, last_us) in zip(
-        pairwise(run.starts), run.body_crcs(), counts_and_times, strict=True
+        pairwise(starts), body_crcs(data, starts), counts_and_times, strict=True
     ):
-        size, pos = stop - start - HEADER_SIZE, log_pos + start
+        size = stop - start - HEADER_SIZE
         if last_us > newest_us:
             newest_us = last_us
         base_offsets.append(base_offset)
-        rows.append(pack(base_offset, index, pos, newest_us, index, bytes_before, size, crc))
+        rows.append(
+            pack(base_offset, index, pos + start, newest_us, index, bytes_before, size, crc)
+        )
         base_offset += count
         bytes_before += size
-        index += 1  # type: ignore[assignment]
-    return b"".join(rows), base_offsets, (base_offset, newest_us, bytes_before)
+        index += 1
+    return b"".join(rows), base_offsets, base_offset, newest_us, bytes_before

@@ -124,17 +124,14 @@ class Partition:
     def append_all(self, run: EntryRun, counts_and_times: Sequence[tuple[int, int]]) -> list[int]:
         """`append` for the batches of a run, each with its records and its newest time; returns the
         first offset of each."""
-        rows, base_offsets, ends = pack_batches(
-            run,
-            counts_and_times,
-            base_offset=self.next_offset,
-            newest_us=self.newest_us,
-            bytes_before=self.bytes,
+        data, ends = run.pieces[0], (self.next_offset, self.newest_us, self.bytes)
+        rows, base_offsets, *ends_now = pack_batches(
+            data, run.starts, counts_and_times, run.index, run.pos, *ends
         )
         (self._table or self.table).append(rows)
         self.rows_crc = crc32(rows, self.rows_crc)
         self.rows += len(base_offsets)
-        self.next_offset, self.newest_us, self.bytes = ends
+        self.next_offset, self.newest_us, self.bytes = ends_now
         return base_offsets
 
     def _number(self, row: int, column: int) -> int:

@@ -73,6 +73,8 @@ def _print_status(
     heads = [column.removesuffix("_index").removesuffix("_level") for column in columns]
     print_table(("node", *heads, "pid"), rows)
     for node, state in sorted(found.items()):
+        if state.get("compiled") is False:
+            click.echo(f"{node}: runs without compiled functions; Python does their work, slower")
         if off := state.get("clock", {}).get("off"):
             click.echo(f"{node}: its wall clock is {off}")
 

@@ -14,7 +14,7 @@ from dledger.errors import CorruptEntry, ProtocolError
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.protocol.messages.catalog_commands import EnforceSecret
-from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry
+from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
 from dledger.protocol.messages.entry_runs import Entries, EntryRun
 from dledger.protocol.wire import decode_command
 from dledger.records.body.header import (
@@ -23,7 +23,7 @@ from dledger.records.body.header import (
     BodyHeader,
     BodyKind,
     decode_header,
-    plain_batches,
+    plain_batches_of_run,
 )
 from dledger.types import Index
 
@@ -128,9 +128,11 @@ class Applier(NodePart):
 
     def _apply_run(self, run: EntryRun) -> None:
         at, count = 0, len(run)
-        bodies = run.bodies() if count > 1 and run.magic == MAGIC_NORMAL else []
+        is_batch = count > 1 and run.magic == MAGIC_NORMAL
         while at < count:
-            batches = plain_batches(bodies, at)
+            batches: list[tuple[int, int]] = []
+            if is_batch:
+                batches = plain_batches_of_run(run.pieces[0], run.starts, at, HEADER_SIZE)
             taken = self._apply_batches(run.cut(at, at + len(batches)), batches) if batches else 0
             if not taken:
                 self._apply_one(run.entry(at))

@@ -107,6 +107,11 @@ def place(end_pos: int, size: int, segment_size: int) -> int:
     return end_pos if size + MIN_BLANK_SIZE <= remaining else end_pos + remaining
 
 
+def too_large(size: int, segment_size: int) -> ValueError:
+    """The error for an entry that fits no file."""
+    return ValueError(f"an entry of {size} bytes does not fit a segment of {segment_size} bytes")
+
+
 def stamp(end: LogEnd, term: Term, magic: int, body: Buffer, segment_size: int) -> Entry:
     """The entry that puts ``body`` right behind ``end``.
 
@@ -115,7 +120,7 @@ def stamp(end: LogEnd, term: Term, magic: int, body: Buffer, segment_size: int) 
     """
     size = HEADER_SIZE + len(body)
     if size + MIN_BLANK_SIZE > segment_size:
-        raise ValueError(f"an entry of {size} bytes does not fit a segment of {segment_size} bytes")
+        raise too_large(size, segment_size)
     index, pos = Index(end.position.index + 1), place(end.end_pos, size, segment_size)
     body_crc, fields = crc32(body), (magic, size, index, term, pos, 0)
     chain_crc = crc32(HEADER.pack(*fields, 0, body_crc, len(body)), end.chain_crc)

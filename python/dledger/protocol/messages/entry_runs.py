@@ -13,22 +13,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, SupportsIndex, overload
 
-from dledger.checksum import crc32
 from dledger.protocol.messages.entry import (
-    HEADER,
     HEADER_SIZE,
     MIN_BLANK_SIZE,
     Entry,
     LogEnd,
     body_is_sound,
     place,
+    stamp,
+    too_large,
+)
+from dledger.protocol.messages.entry_bytes import (
+    any_body_begins,
+    bodies_match,
+    count_chained,
+    split_runs,
+    stamp_bodies,
 )
 from dledger.types import Buffer, Index, Position, Term, slots_dataclass
 
 LARGE_BODY: Final = 32 << 10
 """A body of this size is a run by itself: its bytes are not copied."""
-_ALL_BUT_CHAIN: Final = struct.Struct(">36s4x8s")
-"""Packed again, the header has zeros in place of ``chainCrc``."""
 _chain_crc_at = struct.Struct(">36xI").unpack_from
 _crcs_at = struct.Struct(">36xII").unpack_from
 
@@ -96,23 +101,11 @@ class EntryRun:
         view = memoryview(self.pieces[0])
         return [view[start + HEADER_SIZE : stop] for start, stop in pairwise(self.starts)]
 
-    def body_crcs(self) -> list[int]:
-        """``bodyCrc`` of each entry."""
-        header = self.pieces[0]
-        return [_crcs_at(header, start)[1] for start in self.starts[:-1]]
-
     def has_body_with(self, prefix: bytes) -> bool:
         """Whether the body of one begins with these bytes."""
-        size = len(prefix)
-        if len(self.pieces) > 1 or not size:
-            return bool(self.pieces[-1][:size] == prefix)
-        data, byte = memoryview(self.pieces[0]), prefix[-1]
-        for start, stop in pairwise(self.starts):
-            end = start + HEADER_SIZE + size
-            # the last byte first: a slice costs more than all the rest
-            if end <= stop and data[end - 1] == byte and data[end - size : end] == prefix:
-                return True
-        return False
+        if len(self.pieces) > 1 or not prefix:
+            return bool(self.pieces[-1][: len(prefix)] == prefix)
+        return any_body_begins(self.pieces[0], self.starts, prefix)
 
     def cut(self, begin: int, end: int) -> EntryRun:
         """The part of the run from one place to another; at least one entry."""
@@ -207,79 +200,40 @@ def stamp_all(
     Raises:
         ValueError: one does not fit a file of ``segment_size`` bytes.
     """
-    index, pos, chain_crc = end.position.index, end.end_pos, end.chain_crc
+    bodies = bodies if isinstance(bodies, list | tuple) else list(bodies)
     runs: list[EntryRun] = []
-    parts: list[Buffer] = []
-    starts, at, was_large = [0], 0, False
-    pack = HEADER.pack
-    for body in bodies:
-        length = len(body)
-        size = HEADER_SIZE + length
-        room = segment_size - pos % segment_size
-        is_full, is_large = size + MIN_BLANK_SIZE > room, length >= LARGE_BODY
-        if parts and (is_full or is_large or was_large):
-            runs.append(_joined(LogEnd(Position(term, index), pos), magic, starts, parts))
-            parts, starts, at = [], [0], 0
-        if is_full:
-            if size + MIN_BLANK_SIZE > segment_size:
-                raise ValueError(
-                    f"an entry of {size} bytes does not fit a segment of {segment_size} bytes"
-                )
-            pos += room  # as `place`
-        index += 1  # type: ignore[assignment]
-        body_crc = crc32(body)
-        chain_crc = crc32(pack(magic, size, index, term, pos, 0, 0, body_crc, length), chain_crc)
-        parts += (pack(magic, size, index, term, pos, 0, chain_crc, body_crc, length), body)
-        pos += size
-        at += size
-        starts.append(at)
-        was_large = is_large
-    if parts:
-        runs.append(_joined(LogEnd(Position(term, index), pos), magic, starts, parts))
+    at, count = 0, len(bodies)
+    while at < count:
+        length = len(bodies[at])
+        if length >= LARGE_BODY:
+            run = EntryRun.of(stamp(end, term, magic, bodies[at], segment_size))
+            end = run.end
+        else:
+            pos = place(end.end_pos, HEADER_SIZE + length, segment_size)
+            room, index = segment_size - pos % segment_size, Index(end.position.index + 1)
+            data, starts, chain_crc = stamp_bodies(
+                bodies, at, LARGE_BODY, room, magic, term, index, pos, end.chain_crc
+            )
+            if len(starts) == 1:
+                raise too_large(HEADER_SIZE + length, segment_size)
+            run = EntryRun(index, term, magic, pos, starts, (data,))
+            end = LogEnd(Position(term, run.last), run.end_pos, chain_crc)
+        runs.append(run)
+        at += len(run)
     return Entries(tuple(runs))
 
 
-def _joined(end: LogEnd, magic: int, starts: list[int], parts: list[Buffer]) -> EntryRun:
-    """The run that ends there, of headers and bodies."""
-    is_large = len(parts) == 2 and len(parts[1]) >= LARGE_BODY
-    pieces = tuple(parts) if is_large else (b"".join(parts),)
-    position, size = end.position, starts[-1]
-    first = Index(position.index - len(starts) + 2)
-    return EntryRun(first, position.term, magic, end.end_pos - size, starts, pieces)
-
-
-def read_entries(payload: Buffer, sizes: Sequence[int]) -> Entries:
-    """Entries of these sizes that came one behind the other, as far as runs as they may be; checks
-    shape, not checksums. They keep ``payload`` alive.
+def read_entries(payload: Buffer, sizes: Buffer) -> Entries:
+    """Entries that came one behind the other, of these sizes, 4 bytes each; checks shape, not
+    checksums. They keep ``payload`` alive.
 
     Raises:
         ValueError: the sizes do not agree with one another.
     """
-    if sum(sizes) != len(payload):
-        raise ValueError(f"{sum(sizes)} bytes announced, {len(payload)} came")
-    if sizes and min(sizes) < HEADER_SIZE:
-        raise ValueError(f"an entry has at least {HEADER_SIZE} bytes, not {min(sizes)}")
-    view, fields_at = memoryview(payload).toreadonly(), HEADER.unpack_from
-    runs: list[EntryRun] = []
-    starts: list[int] = []
-    at = begin = first = first_pos = due = due_pos = kind = era = 0
-    for size in sizes:
-        magic, stated, index, term, pos, _, _, _, body_size = fields_at(view, at)
-        if stated != size or body_size != size - HEADER_SIZE:
-            raise ValueError(f"entry {index} says size {stated}, body {body_size}, in {size} bytes")
-        if index != due or pos != due_pos or magic != kind or term != era:
-            if starts:
-                starts.append(at - begin)
-                piece = view[begin:at]
-                runs.append(EntryRun(Index(first), Term(era), kind, first_pos, starts, (piece,)))
-            begin, first, first_pos, kind, era, starts = at, index, pos, magic, term, []
-        starts.append(at - begin)
-        at += size
-        due, due_pos = index + 1, pos + size
-    if starts:
-        starts.append(at - begin)
-        piece = view[begin:at]
-        runs.append(EntryRun(Index(first), Term(era), kind, first_pos, starts, (piece,)))
+    view, runs = memoryview(payload).toreadonly(), []
+    for index, term, magic, pos, begin, starts in split_runs(payload, sizes):
+        piece = view[begin : begin + starts[-1]]
+        runs.append(EntryRun(Index(index), Term(term), magic, pos, starts, (piece,)))
     return Entries(tuple(runs))
 
 
@@ -309,7 +263,7 @@ def count_following(end: LogEnd, entries: Sequence[Entry], segment_size: int) ->
             break
         room = segment_size - run.pos % segment_size - MIN_BLANK_SIZE
         fitting = max(0, bisect_right(run.starts, room) - 1)
-        sound, chain_crc = _count_chained(run, fitting, chain_crc)
+        sound, chain_crc = count_chained(run.pieces[0], run.starts, fitting, chain_crc)
         count += sound
         if sound < len(run):
             break
@@ -317,24 +271,12 @@ def count_following(end: LogEnd, entries: Sequence[Entry], segment_size: int) ->
     return count
 
 
-def _count_chained(run: EntryRun, most: int, chain_crc: int) -> tuple[int, int]:
-    """How many of the first ``most`` entries continue the chain of checksums, and the last one's
-    ``chainCrc``."""
-    header, unpack, pack = run.pieces[0], _ALL_BUT_CHAIN.unpack_from, _ALL_BUT_CHAIN.pack
-    for at, start in enumerate(run.starts[:most]):
-        stated, body_crc = _crcs_at(header, start)
-        found = crc32(pack(*unpack(header, start)), chain_crc)
-        if found != stated and (chain_crc or stated or body_crc):
-            return at, chain_crc
-        chain_crc = stated
-    return most, chain_crc
-
-
 def bodies_are_sound(entries: Sequence[Entry]) -> bool:
     """Whether all bodies are those that the leader stamped. That of an unverified entry is taken on
     trust, as DLedger does."""
-    for run in Entries.of(entries).runs:
-        is_sound = list(map(crc32, run.bodies())) == run.body_crcs()
-        if not is_sound and not all(map(body_is_sound, map(run.entry, range(len(run))))):
-            return False
-    return True
+    return all(
+        bodies_match(run.pieces[0], run.starts)
+        if len(run.pieces) == 1
+        else body_is_sound(run.entry(0))
+        for run in Entries.of(entries).runs
+    )

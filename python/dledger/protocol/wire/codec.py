@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dledger.checksum import crc32
+from dledger.compiled import compiled
 from dledger.errors import ProtocolError
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages import fetched, hello, peer
@@ -94,8 +95,6 @@ _INT64: Final = 0xD3
 _ANY_ANSWER: Final = pack_frame(
     KINDS[AppendResponse], 0, _answer_header(_ANSWER_FIELDS, _INT64, 0, _INT64, 0), payload_len=0
 )
-_ANSWER_BEFORE: Final = _ANY_ANSWER[:8]
-_ANSWER_BEHIND: Final = _ANY_ANSWER[12:20]
 
 
 def encode(message: Message, request_id: int = 0, payload: Sequence[Buffer] = ()) -> list[Buffer]:
@@ -125,10 +124,20 @@ def pack_append_responses(
     entries are neighbours, from ``index`` on. A leader sends one for each append, so they are
     packed without the general way: their numbers have a fixed width, so that all but three fields
     are always the same."""
+    return fill_answers(_ANY_ANSWER, request_ids, base_offsets, index)
+
+
+@compiled
+def fill_answers(
+    frame: bytes, request_ids: Sequence[int], base_offsets: Sequence[int], index: int
+) -> bytes:
+    """``frame``, which answers an append, once for each request: with its id, its offset and the
+    index of its entry, which are ``index`` and those behind it."""
+    before, behind, fields = frame[:8], frame[12:20], frame[24:29]
     frames: list[bytes] = []
     for request_id, base_offset in zip(request_ids, base_offsets, strict=True):
-        prefix = _answer_prefix(_ANSWER_BEFORE, request_id, _ANSWER_BEHIND)
-        header = _answer_header(_ANSWER_FIELDS, _INT64, base_offset, _INT64, index)
+        prefix = _answer_prefix(before, request_id, behind)
+        header = _answer_header(fields, _INT64, base_offset, _INT64, index)
         frames += (prefix, _crc(crc32(header, crc32(prefix))), header)
         index += 1
     return b"".join(frames)
@@ -173,11 +182,8 @@ def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
 
 
 def _with_entries(message: Any, payload: Buffer) -> Any:
-    packed: bytes = message.entries
-    if len(packed) % 4:
-        raise WrongField(f"entries: {len(packed)} bytes are no row of 4-byte sizes")
     try:
-        entries = read_entries(payload, struct.unpack(f">{len(packed) // 4}I", packed))
+        entries = read_entries(payload, message.entries)
     except ValueError as error:
         raise WrongField(f"entries: {error}") from None
     object.__setattr__(message, "entries", entries)

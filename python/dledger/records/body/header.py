@@ -20,8 +20,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from enum import IntEnum, IntFlag
+from itertools import islice, pairwise
 from typing import Final
 
+from dledger.compiled import compiled
 from dledger.errors import ProtocolError
 from dledger.interrupts import is_interrupt
 from dledger.types import Buffer, slots_dataclass
@@ -111,19 +113,39 @@ def encode_header(header: BodyHeader) -> bytes:
     )
 
 
-def plain_batches(bodies: Sequence[Buffer], start: int = 0) -> list[tuple[int, int]]:
-    """(records, newest time in microseconds) of each body from ``start`` on that is a batch like
-    the first of them: of the same partition, kind, codec and flags, without producer and schema
-    version. What that one is, `decode_header` tells. Empty where there are not two of them."""
+@compiled
+def plain_batches(bodies: Sequence[Buffer], begin: int) -> list[tuple[int, int]]:
+    """(records, newest time in microseconds) of each body from the place ``begin`` on that is a
+    batch like the first of them: of the same partition, kind, codec and flags, without producer and
+    schema version. What that one is, `decode_header` tells. Empty where there are not two of
+    them."""
     found: list[tuple[int, int]] = []
-    if len(bodies) - start < 2:
-        return found
     same = b""
-    for at in range(start, len(bodies)):
-        body = bodies[at]
+    for body in islice(bodies, begin, None):
         if len(body) < BODY_HEADER_SIZE:
             break
         kind, count, schema_version, _, last_us, producer_id = _plain_fields(body)
+        if (found and kind != same) or producer_id or schema_version or not count:
+            break
+        same = kind
+        found.append((count, last_us))
+    return found if len(found) > 1 else []
+
+
+@compiled
+def plain_batches_of_run(
+    data: Buffer, starts: Sequence[int], begin: int, header_size: int
+) -> list[tuple[int, int]]:
+    """`plain_batches` of bodies that lie in one piece of bytes, each behind a header of so many;
+    see `dledger.protocol.messages.entry_bytes`."""
+    found: list[tuple[int, int]] = []
+    same = b""
+    for start, stop in pairwise(islice(starts, begin, None)):
+        if stop - start < header_size + BODY_HEADER_SIZE:
+            break
+        kind, count, schema_version, _, last_us, producer_id = _plain_fields(
+            data, start + header_size
+        )
         if (found and kind != same) or producer_id or schema_version or not count:
             break
         same = kind

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dledger.errors import CorruptStore
 from dledger.protocol.messages.entry import MAGIC_BLANK, LogEnd, place
 from dledger.protocol.messages.entry_runs import Entries, count_following
-from dledger.storage.log.index import LogIndex, units_of
+from dledger.storage.log.index import LogIndex, pack_units
 from dledger.storage.log.segments import SegmentFiles
 from dledger.types import Buffer, Term
 
@@ -57,6 +57,6 @@ def write_entries(data: SegmentFiles, index: LogIndex, end_pos: int, entries: En
             buffers, at = [], run.pos
         buffers += run.pieces
         pos = run.end_pos
-        units += units_of(run)
+        units.append(pack_units(run.starts, run.magic, run.pos, run.index, run.term))
     data.pwritev(at, buffers)
-    index.put(entries.first_index, units)
+    index.put(entries.first_index, b"".join(units))

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
+from dledger.compiled import compiled
 from dledger.protocol.messages.entry import Entry
-from dledger.protocol.messages.entry_runs import EntryRun
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.zeros import first_nonzero
 from dledger.types import Index, Term, slots_dataclass
@@ -47,13 +47,16 @@ class LogIndexUnit:
         return UNIT.pack(self.magic, self.pos, self.size, self.index, self.term)
 
 
-def units_of(run: EntryRun) -> list[bytes]:
-    """The packed unit of each entry of a run."""
-    pack, magic, pos, index, term = UNIT.pack, run.magic, run.pos, run.index, run.term
-    return [
+@compiled
+def pack_units(starts: Sequence[int], magic: int, pos: int, index: int, term: int) -> bytes:
+    """The units of the entries of a run, whose first one has this position and index; see
+    `dledger.protocol.messages.entry_bytes`."""
+    pack = UNIT.pack
+    units = [
         pack(magic, pos + start, stop - start, index + at, term)
-        for at, (start, stop) in enumerate(pairwise(run.starts))
+        for at, (start, stop) in enumerate(pairwise(starts))
     ]
+    return b"".join(units)
 
 
 class LogIndex:
@@ -77,15 +80,13 @@ class LogIndex:
         """Make the files of the units of ``count`` entries from ``first`` on, with blocks."""
         self.files.reserve(first * UNIT_SIZE, (first + count) * UNIT_SIZE)
 
-    def put(self, first: int, units: Sequence[bytes]) -> None:
+    def put(self, first: int, units: bytes) -> None:
         """Write the units of consecutive entries; their files have blocks already (`reserve`)."""
-        per_file = self.files.file_size // UNIT_SIZE
-        at = 0
+        at, offset, file_size = 0, first * UNIT_SIZE, self.files.file_size
         while at < len(units):
-            index = first + at
-            count = min(len(units) - at, per_file - index % per_file)
-            self.files.pwritev(index * UNIT_SIZE, [b"".join(units[at : at + count])])
-            at += count
+            size = min(len(units) - at, file_size - (offset + at) % file_size)
+            self.files.pwritev(offset + at, [units[at : at + size]])
+            at += size
 
     def cut_behind(self, index: int) -> None:
         """No unit stands behind that of ``index``."""
@@ -101,5 +102,5 @@ class LogIndex:
         unit, offset = LogIndexUnit.of(entry).pack(), entry.index * UNIT_SIZE
         there = self.files.has(offset) and self.files.pread(offset, UNIT_SIZE) == unit
         self.reserve(entry.index, 1)
-        self.put(entry.index, [unit])
+        self.put(entry.index, unit)
         return not there

@@ -93,7 +93,7 @@ def index_damaged(data: SegmentFiles, index: LogIndex, event: Bad, walker: Walke
     known, room = index.get(event.first), event.resume - event.pos
     if known is None or known.pos != event.pos or not HEADER_SIZE <= known.size <= room:
         index.reserve(event.first, 1)
-        index.put(event.first, [damaged_unit(data, event, walker).pack()])
+        index.put(event.first, damaged_unit(data, event, walker).pack())
 
 
 def damaged_unit(data: SegmentFiles, event: Bad, walker: Walker) -> LogIndexUnit:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.checksum import crc32
+from dledger.compiled import compiled
 from dledger.errors import CatalogLost, CorruptStore, DiskFull
 from dledger.storage.disk.disk import Disk, DiskFile, RealDisk, fatal, fatal_unless_full
 from dledger.storage.disk.file_names import NEW_SUFFIX, file_name
@@ -243,6 +244,7 @@ def pack_header(row_size: int, first: int) -> bytes:
     return _HEADER.pack(b"DLtb", VERSION, 0, row_size, first, crc).ljust(HEADER_BYTES, b"\0")
 
 
+@compiled
 def pack_rows(rows: bytes, row_size: int, number: int) -> bytes:
     """Rows as they stand in a file; ``number``: that of the first."""
     packed: list[bytes] = []

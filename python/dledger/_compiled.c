@@ -1,0 +1,581 @@
+/* The compiled twins of the functions that `dledger.compiled` lists, number for number: what touches the bytes of each
+   entry or frame. Each function in Python says what both do. The extension is optional.
+
+   There is no state but the tables of CRC-32, no I/O and no thread. Every place that is read lies in a buffer that was
+   given, or the call is an error: a start, a size or a count is held against the buffer before it is believed. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#define FOLDS 1
+#endif
+
+#define HEADER 48       /* bytes of an entry's header */
+#define BLANK 8         /* bytes that stay behind an entry in its file */
+#define BODY_HEADER 64  /* bytes of a body's header */
+#define PREFIX 24       /* bytes in front of a frame's header */
+#define CHECKED 20      /* of these, the bytes that the frame's CRC covers */
+#define UNIT 32         /* bytes of an index unit */
+#define ROW 56          /* bytes of a row of a partition's table */
+
+typedef const uint8_t *bytes_at;
+
+/* Numbers as they lie in files and frames. */
+static inline uint32_t big32(bytes_at at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+static inline uint64_t big64(bytes_at at) { return (uint64_t)big32(at) << 32 | big32(at + 4); }
+static inline void put32(uint8_t *at, uint32_t value) {
+    at[0] = (uint8_t)(value >> 24), at[1] = (uint8_t)(value >> 16), at[2] = (uint8_t)(value >> 8), at[3] = (uint8_t)value;
+}
+static inline void put64(uint8_t *at, uint64_t value) { put32(at, (uint32_t)(value >> 32)), put32(at + 4, (uint32_t)value); }
+static inline void little32(uint8_t *at, uint32_t value) {
+    for (int i = 0; i < 4; i++) at[i] = (uint8_t)(value >> 8 * i);
+}
+static inline void little64(uint8_t *at, uint64_t value) {
+    for (int i = 0; i < 8; i++) at[i] = (uint8_t)(value >> 8 * i);
+}
+
+/* CRC-32 of zlib, eight bytes a step by tables; long runs by carry-less multiplication where the processor has it
+   (Gopal et al., "Fast CRC computation for generic polynomials using PCLMULQDQ", Intel, 2009). */
+static uint32_t table[8][256];
+static int folds;
+
+static void make_tables(void) {
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t value = i;
+        for (int bit = 0; bit < 8; bit++) value = value >> 1 ^ (value & 1 ? UINT32_C(0xEDB88320) : 0);
+        table[0][i] = value;
+    }
+    for (int t = 1; t < 8; t++)
+        for (int i = 0; i < 256; i++) table[t][i] = table[t - 1][i] >> 8 ^ table[0][table[t - 1][i] & 255];
+#ifdef FOLDS
+    __builtin_cpu_init();
+    folds = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+#endif
+}
+
+#ifdef FOLDS
+/* Of a multiple of 16 bytes, at least 64; both values are inverted already. */
+__attribute__((target("pclmul,sse4.1"))) static uint32_t fold(uint32_t crc, bytes_at at, size_t size) {
+    const __m128i by4 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4), by1 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
+    const __m128i last = _mm_set_epi64x(0, 0x0163cd6124), barrett = _mm_set_epi64x(0x01f7011641, 0x01db710641);
+    const __m128i low = _mm_setr_epi32(~0, 0, ~0, 0);
+    __m128i part[4];
+    for (int i = 0; i < 4; i++) part[i] = _mm_loadu_si128((const __m128i *)(at + 16 * i));
+    part[0] = _mm_xor_si128(part[0], _mm_cvtsi32_si128((int)crc));
+    for (at += 64, size -= 64; size >= 64; at += 64, size -= 64)
+        for (int i = 0; i < 4; i++) {
+            __m128i carried = _mm_xor_si128(_mm_clmulepi64_si128(part[i], by4, 0x00), _mm_clmulepi64_si128(part[i], by4, 0x11));
+            part[i] = _mm_xor_si128(carried, _mm_loadu_si128((const __m128i *)(at + 16 * i)));
+        }
+    __m128i sum = part[0];
+    for (int i = 1; i < 4; i++) {
+        __m128i carried = _mm_xor_si128(_mm_clmulepi64_si128(sum, by1, 0x00), _mm_clmulepi64_si128(sum, by1, 0x11));
+        sum = _mm_xor_si128(carried, part[i]);
+    }
+    for (; size >= 16; at += 16, size -= 16) {
+        __m128i carried = _mm_xor_si128(_mm_clmulepi64_si128(sum, by1, 0x00), _mm_clmulepi64_si128(sum, by1, 0x11));
+        sum = _mm_xor_si128(carried, _mm_loadu_si128((const __m128i *)at));
+    }
+    sum = _mm_xor_si128(_mm_srli_si128(sum, 8), _mm_clmulepi64_si128(sum, by1, 0x10));
+    sum = _mm_xor_si128(_mm_srli_si128(sum, 4), _mm_clmulepi64_si128(_mm_and_si128(sum, low), last, 0x00));
+    __m128i whole = _mm_and_si128(_mm_clmulepi64_si128(_mm_and_si128(sum, low), barrett, 0x10), low);
+    return (uint32_t)_mm_extract_epi32(_mm_xor_si128(sum, _mm_clmulepi64_si128(whole, barrett, 0x00)), 1);
+}
+#endif
+
+static uint32_t crc32_of(bytes_at at, size_t size, uint32_t crc) {
+    crc = ~crc;
+#ifdef FOLDS
+    if (folds && size >= 64) {
+        size_t whole = size & ~(size_t)15;
+        crc = fold(crc, at, whole);
+        at += whole, size -= whole;
+    }
+#endif
+    for (; size >= 8; at += 8, size -= 8) {
+        uint32_t a = crc ^ ((uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24);
+        crc = table[7][a & 255] ^ table[6][a >> 8 & 255] ^ table[5][a >> 16 & 255] ^ table[4][a >> 24]
+            ^ table[3][at[4]] ^ table[2][at[5]] ^ table[1][at[6]] ^ table[0][at[7]];
+    }
+    for (; size; at++, size--) crc = crc >> 8 ^ table[0][(crc ^ *at) & 255];
+    return ~crc;
+}
+
+/* A row of whole numbers, of a list, a tuple or any other sequence; NULL with an error. */
+static int64_t *numbers(PyObject *sequence, Py_ssize_t *count) {
+    *count = PySequence_Size(sequence);
+    if (*count < 0) return NULL;
+    int64_t *found = PyMem_Malloc((size_t)(*count + 1) * sizeof *found);
+    if (found == NULL) return (int64_t *)PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < *count; i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+        if (item == NULL) break;
+        found[i] = PyLong_AsLongLong(item);
+        Py_DECREF(item);
+        if (found[i] == -1 && PyErr_Occurred()) break;
+    }
+    if (!PyErr_Occurred()) return found;
+    PyMem_Free(found);
+    return NULL;
+}
+
+/* The starts of entries in a buffer: each entry has at least a header, and none ends behind the buffer. */
+static int64_t *starts_in(PyObject *sequence, const Py_buffer *data, Py_ssize_t *entries) {
+    Py_ssize_t count;
+    int64_t *starts = numbers(sequence, &count);
+    if (starts == NULL) return NULL;
+    *entries = count ? count - 1 : 0;
+    int sound = count == 0 || (starts[0] >= 0 && starts[*entries] <= data->len);
+    for (Py_ssize_t i = 0; sound && i < *entries; i++)
+        sound = starts[i] <= starts[i + 1] && starts[i + 1] - starts[i] >= HEADER;
+    if (sound) return starts;
+    PyMem_Free(starts);
+    PyErr_SetString(PyExc_ValueError, "starts that lead out of the entries' bytes");
+    return NULL;
+}
+
+static int append_number(PyObject *list, int64_t value) {
+    PyObject *number = PyLong_FromLongLong(value);
+    if (number == NULL) return -1;
+    int failed = PyList_Append(list, number);
+    Py_DECREF(number);
+    return failed;
+}
+
+static int append_new(PyObject *list, PyObject *item) {
+    if (item == NULL) return -1;
+    int failed = PyList_Append(list, item);
+    Py_DECREF(item);
+    return failed;
+}
+
+static void put_header(uint8_t *at, int32_t magic, int64_t index, int64_t term, int64_t pos, uint32_t chain, uint32_t crc,
+                       uint32_t size) {
+    put32(at, (uint32_t)magic), put32(at + 4, size + HEADER), put64(at + 8, (uint64_t)index), put64(at + 16, (uint64_t)term);
+    put64(at + 24, (uint64_t)pos), put32(at + 32, 0), put32(at + 36, chain), put32(at + 40, crc), put32(at + 44, size);
+}
+
+static PyObject *stamp_bodies(PyObject *self, PyObject *args) {
+    PyObject *bodies, *starts = NULL, *data = NULL, *result = NULL;
+    Py_ssize_t begin, largest;
+    long long room, term, index, pos;
+    int magic;
+    unsigned int chain;
+    if (!PyArg_ParseTuple(args, "OnnLiLLLI", &bodies, &begin, &largest, &room, &magic, &term, &index, &pos, &chain)) return NULL;
+    Py_ssize_t count = PySequence_Size(bodies), taken = 0;
+    if (count < 0 || begin < 0) return count < 0 ? NULL : PyErr_Format(PyExc_ValueError, "no place %zd", begin);
+    Py_buffer *views = PyMem_Malloc((size_t)(count > begin ? count - begin : 1) * sizeof *views);
+    if (views == NULL) return PyErr_NoMemory();
+    int64_t at = 0;
+    for (Py_ssize_t i = begin; i < count; i++, taken++) {
+        PyObject *body = PySequence_GetItem(bodies, i);
+        int failed = body == NULL || PyObject_GetBuffer(body, &views[taken], PyBUF_SIMPLE) < 0;
+        Py_XDECREF(body); /* the view keeps it */
+        if (failed) goto done;
+        int64_t size = views[taken].len + HEADER;
+        if (views[taken].len >= largest || at + size + BLANK > room) {
+            PyBuffer_Release(&views[taken]);
+            break;
+        }
+        at += size;
+    }
+    starts = PyList_New(taken + 1);
+    data = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)at);
+    if (starts == NULL || data == NULL) goto done;
+    uint8_t *out = (uint8_t *)PyBytes_AsString(data);
+    at = 0;
+    for (Py_ssize_t i = 0; i <= taken; i++) {
+        PyObject *start = PyLong_FromLongLong(at);
+        if (start == NULL || PyList_SetItem(starts, i, start) < 0) goto done;
+        if (i == taken) break;
+        uint32_t size = (uint32_t)views[i].len, crc = crc32_of(views[i].buf, size, 0);
+        put_header(out + at, magic, index + i, term, pos + at, 0, crc, size);
+        chain = crc32_of(out + at, HEADER, chain);
+        put32(out + at + 36, chain);
+        memcpy(out + at + HEADER, views[i].buf, size);
+        at += size + HEADER;
+    }
+    result = Py_BuildValue("(OOI)", data, starts, chain);
+done:
+    while (taken--) PyBuffer_Release(&views[taken]);
+    PyMem_Free(views);
+    Py_XDECREF(starts);
+    Py_XDECREF(data);
+    return result;
+}
+
+static PyObject *split_runs(PyObject *self, PyObject *args) {
+    Py_buffer data, sizes;
+    if (!PyArg_ParseTuple(args, "y*y*", &data, &sizes)) return NULL;
+    PyObject *runs = NULL, *starts = NULL;
+    int64_t at = 0, begin = 0, due[4] = {0, 0, 0, 0};
+    if (sizes.len % 4) {
+        PyErr_Format(PyExc_ValueError, "%zd bytes are no row of 4-byte sizes", sizes.len);
+        goto done;
+    }
+    runs = PyList_New(0);
+    for (Py_ssize_t i = 0; runs != NULL && i < sizes.len; i += 4) {
+        int64_t size = big32((bytes_at)sizes.buf + i);
+        if (size < HEADER) {
+            PyErr_Format(PyExc_ValueError, "an entry has at least %d bytes, not %lld", HEADER, (long long)size);
+            goto failed;
+        }
+        if (at + size > data.len) {
+            PyErr_Format(PyExc_ValueError, "more bytes announced than the %zd that came", data.len);
+            goto failed;
+        }
+        bytes_at head = (bytes_at)data.buf + at;
+        int32_t magic = (int32_t)big32(head), stated = (int32_t)big32(head + 4), body = (int32_t)big32(head + 44);
+        int64_t found[4] = {(int64_t)big64(head + 8), (int64_t)big64(head + 16), magic, (int64_t)big64(head + 24)};
+        if (stated != size || body != size - HEADER) {
+            PyErr_Format(PyExc_ValueError, "entry %lld says size %d, body %d, in %lld bytes", (long long)found[0], stated, body,
+                         (long long)size);
+            goto failed;
+        }
+        if (starts == NULL || memcmp(found, due, sizeof due)) {
+            if (starts != NULL && append_number(starts, at - begin) < 0) goto failed;
+            begin = at;
+            starts = PyList_New(0); /* the run keeps it */
+            if (starts == NULL) goto failed;
+            PyObject *run = Py_BuildValue("(LLiLLN)", (long long)found[0], (long long)found[1], magic, (long long)found[3],
+                                          (long long)begin, starts);
+            if (append_new(runs, run) < 0) goto failed;
+        }
+        if (append_number(starts, at - begin) < 0) goto failed;
+        at += size;
+        due[0] = (int64_t)((uint64_t)found[0] + 1), due[1] = found[1], due[2] = magic;
+        due[3] = (int64_t)((uint64_t)found[3] + (uint64_t)size);
+    }
+    if (starts != NULL && append_number(starts, at - begin) < 0) goto failed;
+    if (at != data.len) {
+        PyErr_Format(PyExc_ValueError, "%lld bytes announced, %zd came", (long long)at, data.len);
+        goto failed;
+    }
+    goto done;
+failed:
+    Py_CLEAR(runs);
+done:
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&sizes);
+    return runs;
+}
+
+static PyObject *count_chained(PyObject *self, PyObject *args) {
+    Py_buffer data;
+    PyObject *sequence, *result = NULL;
+    Py_ssize_t most, entries, sound = 0;
+    unsigned int chain;
+    if (!PyArg_ParseTuple(args, "y*OnI", &data, &sequence, &most, &chain)) return NULL;
+    int64_t *starts = numbers(sequence, &entries);
+    if (starts == NULL) goto done;
+    if (most > entries) most = entries;
+    for (; sound < most; sound++) {
+        if (starts[sound] < 0 || starts[sound] > data.len - HEADER) {
+            PyErr_SetString(PyExc_ValueError, "starts that lead out of the entries' bytes");
+            goto done;
+        }
+        uint8_t header[HEADER];
+        memcpy(header, (bytes_at)data.buf + starts[sound], HEADER);
+        uint32_t stated = big32(header + 36), body = big32(header + 40);
+        put32(header + 36, 0);
+        if (crc32_of(header, HEADER, chain) != stated && (chain || stated || body)) break;
+        chain = stated;
+    }
+    result = Py_BuildValue("(nI)", sound, chain);
+done:
+    PyMem_Free(starts);
+    PyBuffer_Release(&data);
+    return result;
+}
+
+static PyObject *bodies_match(PyObject *self, PyObject *args) {
+    Py_buffer data;
+    PyObject *sequence, *result = NULL;
+    Py_ssize_t entries, i = 0;
+    if (!PyArg_ParseTuple(args, "y*O", &data, &sequence)) return NULL;
+    int64_t *starts = starts_in(sequence, &data, &entries);
+    if (starts != NULL) {
+        for (; i < entries; i++) {
+            bytes_at header = (bytes_at)data.buf + starts[i];
+            uint32_t chain = big32(header + 36), body = big32(header + 40);
+            size_t size = (size_t)(starts[i + 1] - starts[i] - HEADER);
+            if ((chain || body) && crc32_of(header + HEADER, size, 0) != body) break;
+        }
+        result = PyBool_FromLong(i == entries);
+    }
+    PyMem_Free(starts);
+    PyBuffer_Release(&data);
+    return result;
+}
+
+static PyObject *any_body_begins(PyObject *self, PyObject *args) {
+    Py_buffer data, prefix;
+    PyObject *sequence, *result = NULL;
+    Py_ssize_t entries, i = 0;
+    if (!PyArg_ParseTuple(args, "y*Oy*", &data, &sequence, &prefix)) return NULL;
+    int64_t *starts = starts_in(sequence, &data, &entries);
+    if (starts != NULL) {
+        for (; i < entries; i++) {
+            bytes_at body = (bytes_at)data.buf + starts[i] + HEADER;
+            if (starts[i + 1] - starts[i] - HEADER >= prefix.len && !memcmp(body, prefix.buf, (size_t)prefix.len)) break;
+        }
+        result = PyBool_FromLong(i < entries);
+    }
+    PyMem_Free(starts);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&prefix);
+    return result;
+}
+
+static PyObject *body_crcs(PyObject *self, PyObject *args) {
+    Py_buffer data;
+    PyObject *sequence, *result = NULL;
+    Py_ssize_t entries;
+    if (!PyArg_ParseTuple(args, "y*O", &data, &sequence)) return NULL;
+    int64_t *starts = starts_in(sequence, &data, &entries);
+    if (starts != NULL) {
+        result = PyList_New(0);
+        for (Py_ssize_t i = 0; result != NULL && i < entries; i++)
+            if (append_number(result, big32((bytes_at)data.buf + starts[i] + 40)) < 0) Py_CLEAR(result);
+    }
+    PyMem_Free(starts);
+    PyBuffer_Release(&data);
+    return result;
+}
+
+static PyObject *pack_units(PyObject *self, PyObject *args) {
+    PyObject *sequence;
+    long long pos, index, term;
+    int magic;
+    Py_ssize_t count;
+    if (!PyArg_ParseTuple(args, "OiLLL", &sequence, &magic, &pos, &index, &term)) return NULL;
+    int64_t *starts = numbers(sequence, &count);
+    if (starts == NULL) return NULL;
+    PyObject *result = PyBytes_FromStringAndSize(NULL, count > 1 ? (count - 1) * UNIT : 0);
+    uint8_t *at = result == NULL ? NULL : (uint8_t *)PyBytes_AsString(result);
+    for (Py_ssize_t i = 0; at != NULL && i + 1 < count; i++, at += UNIT) {
+        put32(at, (uint32_t)magic), put64(at + 4, (uint64_t)(pos + starts[i]));
+        put32(at + 12, (uint32_t)(starts[i + 1] - starts[i])), put64(at + 16, (uint64_t)(index + i)), put64(at + 24, (uint64_t)term);
+    }
+    PyMem_Free(starts);
+    return result;
+}
+
+/* The fields of a body's header that tell one plain batch from the next; whether it is one, behind ``same``. */
+static int plain(bytes_at body, int64_t size, bytes_at same, uint32_t *count, int64_t *last) {
+    if (size < BODY_HEADER || (same != NULL && memcmp(body, same, 16))) return 0;
+    *count = big32(body + 16), *last = (int64_t)big64(body + 32);
+    return *count && !big32(body + 20) && !big64(body + 40);
+}
+
+static int append_batch(PyObject *list, uint32_t count, int64_t last) {
+    return append_new(list, Py_BuildValue("(IL)", count, (long long)last));
+}
+
+/* No run where there are not two. */
+static PyObject *at_least_two(PyObject *list) {
+    if (list == NULL || PyList_Size(list) > 1) return list;
+    Py_DECREF(list);
+    return PyList_New(0);
+}
+
+static PyObject *plain_batches(PyObject *self, PyObject *args) {
+    PyObject *bodies, *found;
+    Py_ssize_t begin;
+    uint8_t same[16];
+    if (!PyArg_ParseTuple(args, "On", &bodies, &begin)) return NULL;
+    Py_ssize_t count = PySequence_Size(bodies);
+    if (count < 0 || begin < 0) return count < 0 ? NULL : PyErr_Format(PyExc_ValueError, "no place %zd", begin);
+    found = PyList_New(0);
+    for (Py_ssize_t i = begin; found != NULL && i < count; i++) {
+        Py_buffer view;
+        PyObject *body = PySequence_GetItem(bodies, i);
+        int failed = body == NULL || PyObject_GetBuffer(body, &view, PyBUF_SIMPLE) < 0;
+        Py_XDECREF(body);
+        if (failed) {
+            Py_CLEAR(found);
+            break;
+        }
+        uint32_t records;
+        int64_t last;
+        int is_plain = plain(view.buf, view.len, i == begin ? NULL : same, &records, &last);
+        if (is_plain && i == begin) memcpy(same, view.buf, sizeof same);
+        PyBuffer_Release(&view);
+        if (!is_plain) break;
+        if (append_batch(found, records, last) < 0) Py_CLEAR(found);
+    }
+    return at_least_two(found);
+}
+
+static PyObject *plain_batches_of_run(PyObject *self, PyObject *args) {
+    Py_buffer data;
+    PyObject *sequence, *found = NULL;
+    Py_ssize_t entries, begin, skip;
+    if (!PyArg_ParseTuple(args, "y*Onn", &data, &sequence, &begin, &skip)) return NULL;
+    int64_t *starts = starts_in(sequence, &data, &entries);
+    if (starts != NULL && (begin < 0 || skip < 0)) PyErr_Format(PyExc_ValueError, "no place %zd, %zd", begin, skip);
+    else if (starts != NULL) {
+        found = PyList_New(0);
+        bytes_at same = NULL;
+        for (Py_ssize_t i = begin; found != NULL && i < entries; i++) {
+            if (starts[i + 1] - starts[i] < skip) break;
+            bytes_at body = (bytes_at)data.buf + starts[i] + skip;
+            uint32_t records;
+            int64_t last;
+            if (!plain(body, starts[i + 1] - starts[i] - skip, same, &records, &last)) break;
+            if (same == NULL) same = body;
+            if (append_batch(found, records, last) < 0) Py_CLEAR(found);
+        }
+        found = at_least_two(found);
+    }
+    PyMem_Free(starts);
+    PyBuffer_Release(&data);
+    return found;
+}
+
+static PyObject *pack_batches(PyObject *self, PyObject *args) {
+    Py_buffer data;
+    PyObject *sequence, *batches, *rows = NULL, *bases = NULL, *result = NULL;
+    long long index, pos, base, newest, before;
+    Py_ssize_t entries;
+    if (!PyArg_ParseTuple(args, "y*OOLLLLL", &data, &sequence, &batches, &index, &pos, &base, &newest, &before)) return NULL;
+    int64_t *starts = starts_in(sequence, &data, &entries);
+    if (starts == NULL) goto done;
+    Py_ssize_t count = PySequence_Size(batches);
+    if (count != entries) {
+        if (count >= 0) PyErr_Format(PyExc_ValueError, "%zd batches in %zd entries", count, entries);
+        goto done;
+    }
+    rows = PyBytes_FromStringAndSize(NULL, entries * ROW);
+    bases = PyList_New(0);
+    if (rows == NULL || bases == NULL) goto done;
+    uint8_t *at = (uint8_t *)PyBytes_AsString(rows);
+    for (Py_ssize_t i = 0; i < entries; i++, at += ROW) {
+        uint32_t records;
+        long long last;
+        PyObject *batch = PySequence_GetItem(batches, i);
+        int failed = batch == NULL || !PyArg_ParseTuple(batch, "IL", &records, &last);
+        Py_XDECREF(batch);
+        if (failed || append_number(bases, base) < 0) goto done;
+        int64_t size = starts[i + 1] - starts[i] - HEADER;
+        if (last > newest) newest = last;
+        little64(at, (uint64_t)base), little64(at + 8, (uint64_t)(index + i)), little64(at + 16, (uint64_t)(pos + starts[i]));
+        little64(at + 24, (uint64_t)newest), little64(at + 32, (uint64_t)(index + i)), little64(at + 40, (uint64_t)before);
+        little32(at + 48, (uint32_t)size), little32(at + 52, big32((bytes_at)data.buf + starts[i] + 40));
+        base += records, before += size;
+    }
+    result = Py_BuildValue("(OOLLL)", rows, bases, base, newest, before);
+done:
+    Py_XDECREF(rows);
+    Py_XDECREF(bases);
+    PyMem_Free(starts);
+    PyBuffer_Release(&data);
+    return result;
+}
+
+static PyObject *pack_rows(PyObject *self, PyObject *args) {
+    Py_buffer rows;
+    Py_ssize_t size;
+    long long number;
+    if (!PyArg_ParseTuple(args, "y*nL", &rows, &size, &number)) return NULL;
+    PyObject *packed = NULL;
+    if (size <= 0 || rows.len % size) PyErr_Format(PyExc_ValueError, "%zd bytes are no rows of %zd", rows.len, size);
+    else packed = PyBytes_FromStringAndSize(NULL, rows.len + rows.len / size * 4);
+    if (packed != NULL) {
+        uint8_t *at = (uint8_t *)PyBytes_AsString(packed);
+        for (Py_ssize_t i = 0; i < rows.len; i += size, at += size + 4, number++) {
+            memcpy(at, (bytes_at)rows.buf + i, (size_t)size);
+            put32(at + size, crc32_of(at, (size_t)size, (uint32_t)(uint64_t)number));
+        }
+    }
+    PyBuffer_Release(&rows);
+    return packed;
+}
+
+/* Places in the frame that answers an append. */
+#define ANSWER 47
+#define ANSWER_ID 8
+#define ANSWER_BASE 30
+#define ANSWER_INDEX 39
+
+static PyObject *fill_answers(PyObject *self, PyObject *args) {
+    Py_buffer frame;
+    PyObject *ids, *bases, *result = NULL;
+    long long index;
+    Py_ssize_t count, others;
+    if (!PyArg_ParseTuple(args, "y*OOL", &frame, &ids, &bases, &index)) return NULL;
+    int64_t *id = numbers(ids, &count), *base = id == NULL ? NULL : numbers(bases, &others);
+    if (base != NULL && count != others) PyErr_Format(PyExc_ValueError, "%zd offsets for %zd requests", others, count);
+    else if (base != NULL && frame.len != ANSWER) PyErr_Format(PyExc_ValueError, "an answer of %zd bytes", frame.len);
+    else if (base != NULL) result = PyBytes_FromStringAndSize(NULL, count * ANSWER);
+    if (result != NULL) {
+        uint8_t *at = (uint8_t *)PyBytes_AsString(result);
+        for (Py_ssize_t i = 0; i < count; i++, at += ANSWER) {
+            memcpy(at, frame.buf, ANSWER);
+            put32(at + ANSWER_ID, (uint32_t)id[i]);
+            put64(at + ANSWER_BASE, (uint64_t)base[i]), put64(at + ANSWER_INDEX, (uint64_t)(index + i));
+            put32(at + CHECKED, crc32_of(at + PREFIX, ANSWER - PREFIX, crc32_of(at, CHECKED, 0)));
+        }
+    }
+    PyMem_Free(id);
+    PyMem_Free(base);
+    PyBuffer_Release(&frame);
+    return result;
+}
+
+static PyObject *take_frames(PyObject *self, PyObject *args) {
+    Py_buffer data, lead, header;
+    PyObject *head, *make, *frames, *result = NULL;
+    Py_ssize_t at, most, largest;
+    if (!PyArg_ParseTuple(args, "y*nny*OnOO", &data, &at, &most, &lead, &head, &largest, &make, &frames)) return NULL;
+    if (PyObject_GetBuffer(head, &header, PyBUF_SIMPLE) < 0) goto neither;
+    Py_ssize_t front = PREFIX + header.len;
+    if (lead.len != 8 || at < 0) {
+        PyErr_SetString(PyExc_ValueError, "frames begin with 8 bytes, at a place in the buffer");
+        goto done;
+    }
+    int kind = ((bytes_at)lead.buf)[4] << 8 | ((bytes_at)lead.buf)[5];
+    for (; most > 0 && data.len - at >= front; most--) {
+        bytes_at frame = (bytes_at)data.buf + at;
+        int64_t payload = big32(frame + 16);
+        if (memcmp(frame, lead.buf, 8) || big32(frame + 12) != (uint64_t)header.len || payload >= largest
+            || payload > data.len - at - front || memcmp(frame + PREFIX, header.buf, (size_t)header.len))
+            break;
+        if (crc32_of(frame + PREFIX, (size_t)header.len, crc32_of(frame, CHECKED, 0)) != big32(frame + CHECKED)) break;
+        PyObject *body = PyBytes_FromStringAndSize((const char *)frame + front, (Py_ssize_t)payload);
+        PyObject *view = body == NULL ? NULL : PyMemoryView_FromObject(body);
+        PyObject *made = view == NULL ? NULL : PyObject_CallFunction(make, "((iIOO))", kind, big32(frame + 8), head, view);
+        Py_XDECREF(body);
+        Py_XDECREF(view);
+        if (append_new(frames, made) < 0) goto done;
+        at += front + (Py_ssize_t)payload;
+    }
+    result = PyLong_FromSsize_t(at);
+done:
+    PyBuffer_Release(&header);
+neither:
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&lead);
+    return result;
+}
+
+#define TWIN(name) {#name, name, METH_VARARGS, "The compiled twin of the function of this name in Python."}
+static PyMethodDef methods[] = {
+    TWIN(stamp_bodies), TWIN(split_runs), TWIN(count_chained), TWIN(bodies_match), TWIN(any_body_begins), TWIN(body_crcs),
+    TWIN(pack_units), TWIN(plain_batches), TWIN(plain_batches_of_run), TWIN(pack_batches), TWIN(pack_rows), TWIN(fill_answers),
+    TWIN(take_frames), {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "dledger._compiled", "What touches the bytes of each entry or frame.", 0, methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__compiled(void) {
+    make_tables();
+    return PyModule_Create(&module);
+}

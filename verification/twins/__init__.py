@@ -1,0 +1,1 @@
+"""The compiled functions beside those in Python: equal answers to any input."""

@@ -1,0 +1,210 @@
+"""Random inputs for the functions that have a compiled twin: sound ones, and ones that are cut,
+flipped or made up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from dledger.protocol.messages.client import AppendRequest
+from dledger.protocol.messages.entry import HEADER_SIZE, LogEnd
+from dledger.protocol.messages.entry_runs import Entries, pack_sizes, pieces_of, stamp_all
+from dledger.protocol.wire import encode, pack_append_responses
+from dledger.protocol.wire.framing import PREFIX_SIZE, Frame, pack_frame
+from dledger.records.body.header import BodyHeader, BodyKind, Codec, Flag, encode_header
+from dledger.types import Index, Position, Term
+
+BIG = (0, 1, -1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 62) + 5, -(1 << 62))
+Make = Callable[[random.Random], tuple[Any, ...]]
+
+
+def body(dice: random.Random) -> bytes:
+    """A batch, or anything else."""
+    if dice.random() < 0.1:
+        return dice.randbytes(dice.choice([0, 1, 16, 47, 63, 64, 200]))
+    other = [0] * 6
+    if dice.random() < 0.3:
+        other[dice.randrange(6)] = 1
+    header = BodyHeader(
+        BodyKind.DATA,
+        topic_id=1 + other[0],
+        partition=1 + other[1],
+        count=dice.choice([1, 1, 2, 1000, 0 if dice.random() < 0.1 else 3]),
+        last_time_us=dice.randrange(-(10**15), 10**15),
+        producer_id=other[2] << dice.choice([0, 40]),
+        codec=Codec(other[3]),
+        flags=Flag(other[4]),
+        schema_version=other[5],
+    )
+    return encode_header(header) + dice.randbytes(dice.choice([0, 1, 7, 100, 1000]))
+
+
+def bodies(dice: random.Random) -> list[Any]:
+    made = [body(dice) for _ in range(dice.randrange(9))]
+    return [memoryview(one) if dice.random() < 0.5 else one for one in made]
+
+
+def entries(dice: random.Random) -> Entries:
+    end = LogEnd(Position(Term(2), Index(dice.randrange(99))), dice.randrange(5000), chain(dice))
+    return stamp_all(
+        end, Term(3), dice.choice([1, 1, 2]), bodies(dice), dice.choice([4096, 1 << 20])
+    )
+
+
+def chain(dice: random.Random) -> int:
+    return dice.choice([0, 1, dice.getrandbits(32)])
+
+
+def damaged(dice: random.Random, data: bytes) -> bytes:
+    """The bytes, most of the time as they are; else with a flipped bit, a field of its own, cut, or
+    unverified."""
+    if not data or dice.random() < 0.6:
+        return data
+    changed, at = bytearray(data), dice.randrange(len(data))
+    way = dice.randrange(4)
+    if way == 0:
+        changed[at] ^= 1 << dice.randrange(8)
+    elif way == 1:
+        changed[at : at + 8] = dice.choice(BIG).to_bytes(9, "big", signed=True)[-8:]
+    elif way == 2:
+        del changed[at:]
+    elif len(changed) >= HEADER_SIZE:
+        changed[36:44] = bytes(8)
+    return bytes(changed)
+
+
+def one_run(dice: random.Random) -> tuple[bytes, list[int]]:
+    """The bytes and the starts of a run; with damage in the bytes alone."""
+    runs = [run for run in entries(dice).runs if len(run.pieces) == 1]
+    if not runs:
+        return b"", dice.choice([[], [0]])
+    data = damaged(dice, bytes(runs[0].pieces[0]))
+    if len(data) < runs[0].starts[-1]:
+        data = bytes(runs[0].pieces[0])
+    return data, list(runs[0].starts)
+
+
+def for_stamp_bodies(dice: random.Random) -> tuple[Any, ...]:
+    many = bodies(dice)
+    begin, largest = dice.randrange(len(many) + 2), dice.choice([0, 65, 71, 164, 1 << 15])
+    some = sum(HEADER_SIZE + len(one) for one in many[begin : begin + dice.randrange(4)])
+    room = dice.choice([-5, 0, 1 << 20, 1 << 40, some, some + 7, some + 8])
+    numbers = (dice.randrange(1 << 40) for _ in range(3))
+    return (many, begin, largest, room, dice.choice([1, 2, -1]), *numbers, chain(dice))
+
+
+def for_split_runs(dice: random.Random) -> tuple[Any, ...]:
+    made = [*entries(dice), *(entries(dice) if dice.random() < 0.4 else ())]
+    data = damaged(dice, b"".join(bytes(one) for one in pieces_of(made)))
+    return data, damaged(dice, pack_sizes(made))
+
+
+def for_count_chained(dice: random.Random) -> tuple[Any, ...]:
+    data, starts = one_run(dice)
+    return data, starts, dice.randrange(max(1, len(starts))), chain(dice)
+
+
+def for_any_body_begins(dice: random.Random) -> tuple[Any, ...]:
+    data, starts = one_run(dice)
+    prefix = data[HEADER_SIZE : HEADER_SIZE + dice.choice([1, 2, 20])] or b"x"
+    return data, starts, damaged(dice, prefix) or b"y"
+
+
+def for_pack_units(dice: random.Random) -> tuple[Any, ...]:
+    return (one_run(dice)[1], dice.choice([1, 2]), *(dice.randrange(1 << 40) for _ in range(3)))
+
+
+def for_plain_batches(dice: random.Random) -> tuple[Any, ...]:
+    many = bodies(dice)
+    return many, dice.randrange(len(many) + 2)
+
+
+def for_plain_batches_of_run(dice: random.Random) -> tuple[Any, ...]:
+    data, starts = one_run(dice)
+    return data, starts, dice.randrange(len(starts) + 2), HEADER_SIZE
+
+
+def for_pack_batches(dice: random.Random) -> tuple[Any, ...]:
+    data, starts = one_run(dice)
+    batches = [(dice.randrange(1, 1 << 32), dice.randrange(-(10**15), 10**15)) for _ in starts[1:]]
+    numbers = [dice.randrange(1 << 40) for _ in range(5)]
+    numbers[3] = dice.choice([-(1 << 63), 0, 10**14])
+    return data, starts, batches, *numbers
+
+
+def for_pack_rows(dice: random.Random) -> tuple[Any, ...]:
+    size = dice.choice([1, 8, 40, 56])
+    return (
+        dice.randbytes(size * dice.randrange(5)),
+        size,
+        dice.choice([0, 5, (1 << 32) - 1, 1 << 40]),
+    )
+
+
+def for_fill_answers(dice: random.Random) -> tuple[Any, ...]:
+    count = dice.randrange(6)
+    ids = [dice.getrandbits(32) for _ in range(count)]
+    return (
+        pack_append_responses([0], [0], 0),
+        ids,
+        [dice.randrange(-1, 1 << 62) for _ in range(count)],
+        dice.randrange(1 << 62),
+    )
+
+
+def for_take_frames(dice: random.Random) -> tuple[Any, ...]:
+    """Frames with one header for the most part, which may be cut or damaged at any place."""
+    frames = b""
+    for number in range(dice.randrange(1, 6)):
+        request = AppendRequest(timeout_ms=10_000 if dice.random() < 0.9 else dice.randrange(99999))
+        many = [body(dice)] if dice.random() < 0.9 else []
+        parts = [bytes(part) for part in encode(request, number, many)]
+        if dice.random() < 0.1:  # of another kind
+            parts[0] = pack_frame(99, number, parts[0][PREFIX_SIZE:], len(b"".join(parts[1:])))
+        frames += b"".join(parts)
+    length = int.from_bytes(frames[12:16], "big")
+    lead, header = frames[:8], frames[24 : 24 + length]
+    data = memoryview(damaged(dice, frames))
+    most, largest = dice.choice([0, 1, 3, 99]), dice.choice([100, 1 << 16])
+    return data, 0, most, memoryview(lead), header, largest, frame, []
+
+
+def frame(fields: tuple[int, int, bytes, memoryview]) -> Frame:
+    """As the reader of frames makes one."""
+    return Frame(*fields)
+
+
+MAKERS: dict[str, Make] = {
+    "stamp_bodies": for_stamp_bodies,
+    "split_runs": for_split_runs,
+    "count_chained": for_count_chained,
+    "bodies_match": one_run,
+    "any_body_begins": for_any_body_begins,
+    "body_crcs": one_run,
+    "pack_units": for_pack_units,
+    "plain_batches": for_plain_batches,
+    "plain_batches_of_run": for_plain_batches_of_run,
+    "pack_batches": for_pack_batches,
+    "pack_rows": for_pack_rows,
+    "fill_answers": for_fill_answers,
+    "take_frames": for_take_frames,
+}
+"""What makes the arguments of each function."""
+
+
+def lying(dice: random.Random, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same arguments, one of which lies about the others: numbers that lead anywhere, or a
+    shorter buffer."""
+    changed = list(arguments)
+    at = dice.randrange(len(changed))
+    value = changed[at]
+    if isinstance(value, list) and value and isinstance(value[0], int):
+        value = list(value)
+        value[dice.randrange(len(value))] = dice.choice((*BIG, 7, 48, 100, 5000))
+        changed[at] = value
+    elif isinstance(value, int):
+        changed[at] = dice.choice((*BIG, 7, 48, 100))
+    elif isinstance(value, bytes | memoryview):
+        changed[at] = bytes(value)[: dice.randrange(len(value) + 1)]
+    return tuple(changed)

@@ -1,0 +1,71 @@
+"""Bugs to plant in the source of the extension: what stands there, and what is put in its place."""
+
+from __future__ import annotations
+
+PLANTED: dict[str, tuple[str, str]] = {
+    "crc-of-whole-words-alone": (
+        "for (; size; at++, size--) crc = crc >> 8",
+        "for (; size > 1; at++, size--) crc = crc >> 8",
+    ),
+    "crc-without-its-seed": (
+        "crc = ~crc;\n#ifdef FOLDS\n    if",
+        "crc = ~0u;\n#ifdef FOLDS\n    if",
+    ),
+    "chain-with-itself": (
+        "put_header(out + at, magic, index + i, term, pos + at, 0, crc",
+        "put_header(out + at, magic, index + i, term, pos + at, chain, crc",
+    ),
+    "stamp-over-the-end": ("|| at + size + BLANK > room", "|| at + size > room"),
+    "stamp-large-bodies": ("if (views[taken].len >= largest", "if (views[taken].len > largest"),
+    "run-over-two-terms": (
+        "found[4] = {(int64_t)big64(head + 8), (int64_t)big64(head + 16)",
+        "found[4] = {(int64_t)big64(head + 8), 0 * (int64_t)big64(head + 16)",
+    ),
+    "run-over-padding": (
+        "due[3] = (int64_t)((uint64_t)found[3] + (uint64_t)size);",
+        "due[3] = found[3];",
+    ),
+    "sizes-not-compared": ("if (stated != size || body != size - HEADER)", "if (stated != size)"),
+    "chain-not-compared": (
+        "!= stated && (chain || stated || body)) break;",
+        "!= stated && stated) break;",
+    ),
+    "unverified-bodies-refused": ("if ((chain || body) && crc32_of", "if (crc32_of"),
+    "bodies-not-compared": (
+        "crc32_of(header + HEADER, size, 0) != body) break;",
+        "crc32_of(header + HEADER, size, 0) != body && size > 64) break;",
+    ),
+    "prefix-in-part": (
+        "memcmp(body, prefix.buf, (size_t)prefix.len)",
+        "memcmp(body, prefix.buf, 1)",
+    ),
+    "unit-of-another-entry": (
+        "put64(at + 16, (uint64_t)(index + i)), put64(at + 24, (uint64_t)term);",
+        "put64(at + 16, (uint64_t)index), put64(at + 24, (uint64_t)term);",
+    ),
+    "batches-of-a-producer": ("&& !big64(body + 40);", ";"),
+    "batches-of-a-schema": ("*count && !big32(body + 20)", "*count"),
+    "batches-of-no-record": ("return *count && ", "return "),
+    "batches-of-two-partitions": ("memcmp(body, same, 16)", "memcmp(body, same, 12)"),
+    "one-batch-is-a-run": ("PyList_Size(list) > 1", "PyList_Size(list) > 0"),
+    "offsets-twice": ("base += records, before += size;", "base += 1, before += size;"),
+    "time-goes-back": ("if (last > newest) newest = last;", "newest = last;"),
+    "row-without-its-number": (
+        "crc32_of(at, (size_t)size, (uint32_t)(uint64_t)number)",
+        "crc32_of(at, (size_t)size, 0)",
+    ),
+    "answer-to-another": (
+        "put32(at + ANSWER_ID, (uint32_t)id[i]);",
+        "put32(at + ANSWER_ID, (uint32_t)id[0]);",
+    ),
+    "frame-crc-not-compared": ("!= big32(frame + CHECKED)) break;", "== 1) break;"),
+    "frame-of-another-header": (
+        "memcmp(frame + PREFIX, header.buf, (size_t)header.len)",
+        "memcmp(frame + PREFIX, header.buf, 1)",
+    ),
+    "frame-of-another-kind": (
+        "if (memcmp(frame, lead.buf, 8) ||",
+        "if (memcmp(frame, lead.buf, 4) ||",
+    ),
+    "frame-of-any-size": ("|| payload >= largest\n", "\n"),
+}
