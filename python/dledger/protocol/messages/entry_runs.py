@@ -11,6 +11,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from operator import sub
 from typing import Final, SupportsIndex, overload
 
 from dledger.protocol.messages.entry import (
@@ -30,7 +31,7 @@ from dledger.protocol.messages.entry_bytes import (
     split_runs,
     stamp_bodies,
 )
-from dledger.types import Buffer, Index, Position, Term, slots_dataclass
+from dledger.types import NO_INDEX, Buffer, Index, Position, Term, slots_dataclass
 
 LARGE_BODY: Final = 32 << 10
 """A body of this size is a run by itself: its bytes are not copied."""
@@ -40,35 +41,29 @@ _crcs_at = struct.Struct(">36xII").unpack_from
 
 @slots_dataclass()
 class EntryRun:
-    """One run; see above. ``index`` and ``pos`` are the first entry's, ``starts`` the place of each
-    in the run's bytes and, last, their number. ``pieces`` are those bytes; of one entry alone, its
-    header and its body may be two pieces."""
+    """One run; see above. ``index`` and ``pos`` are the first entry's, ``last`` is the last one's
+    index, and ``end_pos`` the byte of the log behind it; ``starts`` the place of each in the run's
+    bytes and, last, their number. ``pieces`` are those bytes; of one entry alone, its header and
+    its body may be two pieces."""
 
     index: Index
+    last: Index
     term: Term
     magic: int
     pos: int
+    end_pos: int
     starts: Sequence[int]
     pieces: tuple[Buffer, ...]
 
     @staticmethod
     def of(entry: Entry) -> EntryRun:
         """A run of one."""
-        starts, pieces = (0, entry.size), (entry.header, entry.body)
-        return EntryRun(entry.index, entry.term, entry.magic, entry.pos, starts, pieces)
+        index, size = entry.index, entry.size
+        place, pieces = (entry.pos, entry.pos + size), (entry.header, entry.body)
+        return EntryRun(index, index, entry.term, entry.magic, *place, (0, size), pieces)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
-
-    @property
-    def last(self) -> Index:
-        """Index of the last entry."""
-        return Index(self.index + len(self.starts) - 2)
-
-    @property
-    def end_pos(self) -> int:
-        """Byte offset in the log just behind the last entry."""
-        return self.pos + self.starts[-1]
 
     @property
     def end(self) -> LogEnd:
@@ -114,33 +109,31 @@ class EntryRun:
         first, stop = self.starts[begin], self.starts[end]
         starts = [start - first for start in self.starts[begin : end + 1]]
         pieces = (memoryview(self.pieces[0])[first:stop],)
-        index, pos = Index(self.index + begin), self.pos + first
-        return EntryRun(index, self.term, self.magic, pos, starts, pieces)
+        first_index, last = Index(self.index + begin), Index(self.index + end - 1)
+        place = self.pos + first, self.pos + stop
+        return EntryRun(first_index, last, self.term, self.magic, *place, starts, pieces)
 
 
 class Entries(Sequence[Entry]):
     """Consecutive entries, kept as runs; makes an `Entry` where one is asked for."""
 
-    __slots__ = ("_count", "runs")
+    __slots__ = ("_count", "first_index", "last_index", "runs")
 
     def __init__(self, runs: tuple[EntryRun, ...]) -> None:
         self.runs = runs
-        self._count = sum(map(len, runs)) if len(runs) != 1 else len(runs[0].starts) - 1
+        self.first_index, self.last_index = NO_INDEX, NO_INDEX
+        self._count = 0
+        if runs:
+            self.first_index, self.last_index = runs[0].index, runs[-1].last
+            one = len(runs) == 1  # else there may be gaps between them, where they are refused
+            self._count = len(runs[0].starts) - 1 if one else sum(map(len, runs))
 
     @staticmethod
     def of(entries: Sequence[Entry]) -> Entries:
         """The same entries; each is a run by itself where they come from elsewhere."""
-        return (
-            entries if isinstance(entries, Entries) else Entries(tuple(map(EntryRun.of, entries)))
-        )
-
-    @property
-    def first_index(self) -> Index:
-        return self.runs[0].index
-
-    @property
-    def last_index(self) -> Index:
-        return self.runs[-1].last
+        if isinstance(entries, Entries):
+            return entries
+        return Entries(tuple(map(EntryRun.of, entries)))
 
     @property
     def span(self) -> int:
@@ -216,8 +209,9 @@ def stamp_all(
             )
             if len(starts) == 1:
                 raise too_large(HEADER_SIZE + length, segment_size)
-            run = EntryRun(index, term, magic, pos, starts, (data,))
-            end = LogEnd(Position(term, run.last), run.end_pos, chain_crc)
+            last, end_pos = Index(index + len(starts) - 2), pos + starts[-1]
+            run = EntryRun(index, last, term, magic, pos, end_pos, starts, (data,))
+            end = LogEnd(Position(term, last), end_pos, chain_crc)
         runs.append(run)
         at += len(run)
     return Entries(tuple(runs))
@@ -232,22 +226,26 @@ def read_entries(payload: Buffer, sizes: Buffer) -> Entries:
     """
     view, runs = memoryview(payload).toreadonly(), []
     for index, term, magic, pos, begin, starts in split_runs(payload, sizes):
-        piece = view[begin : begin + starts[-1]]
-        runs.append(EntryRun(Index(index), Term(term), magic, pos, starts, (piece,)))
+        size, last = starts[-1], Index(index + len(starts) - 2)
+        place, pieces = (pos, pos + size), (view[begin : begin + size],)
+        runs.append(EntryRun(Index(index), last, Term(term), magic, *place, starts, pieces))
     return Entries(tuple(runs))
 
 
 def pack_sizes(entries: Sequence[Entry]) -> bytes:
     """The sizes of entries, 4 bytes each, as messages tell them."""
-    sizes = [
-        stop - start for run in Entries.of(entries).runs for start, stop in pairwise(run.starts)
-    ]
+    sizes: list[int] = []
+    for run in Entries.of(entries).runs:
+        sizes += map(sub, run.starts[1:], run.starts)
     return struct.pack(f">{len(sizes)}I", *sizes)
 
 
 def pieces_of(entries: Sequence[Entry]) -> list[Buffer]:
     """The bytes of entries, one behind the other."""
-    return [piece for run in Entries.of(entries).runs for piece in run.pieces]
+    pieces: list[Buffer] = []
+    for run in Entries.of(entries).runs:
+        pieces += run.pieces
+    return pieces
 
 
 def count_following(end: LogEnd, entries: Sequence[Entry], segment_size: int) -> int:
@@ -274,9 +272,10 @@ def count_following(end: LogEnd, entries: Sequence[Entry], segment_size: int) ->
 def bodies_are_sound(entries: Sequence[Entry]) -> bool:
     """Whether all bodies are those that the leader stamped. That of an unverified entry is taken on
     trust, as DLedger does."""
-    return all(
-        bodies_match(run.pieces[0], run.starts)
-        if len(run.pieces) == 1
-        else body_is_sound(run.entry(0))
-        for run in Entries.of(entries).runs
-    )
+    for run in Entries.of(entries).runs:
+        if len(run.pieces) > 1:
+            if not body_is_sound(run.entry(0)):
+                return False
+        elif not bodies_match(run.pieces[0], run.starts):
+            return False
+    return True

@@ -139,7 +139,7 @@ class Follower:
                 self._refuse(request, first)
                 return
             self._cut(Index(first - 1), request.leader_id)
-        new = entries[max(0, log.end_index + 1 - begin) :]
+        new = entries if begin > log.end_index else entries[log.end_index + 1 - begin :]
         # A full disk still takes the few bytes by which a term opens.
         if new and not (self.core.writable or all(entry.magic == MAGIC_NOOP for entry in new)):
             self._answer(request, Code.DISK_FULL, request.previous.index)

@@ -175,9 +175,11 @@ class RaftState(ABC):
         added = Entries.of(entries)
         self.log.append(added)
         self.out.append += added.runs
-        has_change = any(run.has_body_with(self._change_prefix) for run in added.runs)
-        if has_change and self.admission.note(added):
-            self.recount()
+        for run in added.runs:
+            if run.has_body_with(self._change_prefix):  # nearly none has
+                if self.admission.note(added):
+                    self.recount()
+                break
 
     def leader_lives(self, now_ms: int) -> bool:
         """Whether a leader was heard within the shortest patience; then no other is helped
