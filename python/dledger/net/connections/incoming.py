@@ -177,7 +177,8 @@ class Incoming(Outgoing, ABC):
             self.said_hello = True
         on_appends, end = self._handlers.on_appends, start + 1
         if kind == APPEND_KIND and on_appends is not None:
-            while end < min(stop, len(frames)) and frames[end].header is header:
+            last = min(stop, len(frames))
+            while end < last and frames[end].header is header:
                 end += 1
         self._asked += end - start
         if self._ended:
