@@ -74,6 +74,8 @@ class ProposalQueue(NodePart):
         self._gathered: list[Proposal] = []
         self._gathered_requests = 0
         self._gathered_bytes = 0
+        self._is_due = False
+        """The gathered ones are proposed at the end of this pass of the loop."""
         self._waiting = WaitingProposals()
         self._last_timed = Index(-1)
         """The last entry that this node wrote with such a command: it may be applied long after its
@@ -166,15 +168,23 @@ class ProposalQueue(NodePart):
             self._gather(proposal)
 
     def _gather(self, proposal: Proposal) -> None:
-        gathered = self._gathered
-        gathered.append(proposal)
+        self._gathered.append(proposal)
         self.unanswered.hold_proposal(proposal)
         self._gathered_bytes += proposal.size
         self._gathered_requests += len(proposal.request_ids)
-        if self._gathered_requests >= CHUNK_ENTRIES or self._gathered_bytes >= CHUNK_BYTES:
+        is_much = self._gathered_requests >= CHUNK_ENTRIES or self._gathered_bytes >= CHUNK_BYTES
+        # Appends that meet no other wait for no company: only they come from a socket, never from
+        # within an effect of the core.
+        if is_much or (proposal.command is None and not self._waiting and not self._is_due):
             self._propose()
-        elif len(gathered) == 1:
-            self._loop.call_soon(self._propose)
+        elif not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._propose_gathered)
+
+    def _propose_gathered(self) -> None:
+        """At the end of this pass of the loop."""
+        self._is_due = False
+        self._propose()
 
     def leadership_changed(self) -> None:
         """Another node leads, or none, or this one again: proposals that wait for that go on, in
