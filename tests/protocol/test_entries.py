@@ -56,8 +56,8 @@ def test_entries_stamped_together_are_those_stamped_one_by_one(data: Bodies) -> 
         assert one.pos == place(end.end_pos, one.size, SEGMENT)
         assert chain_is_sound(one, end.chain_crc)
         end = LogEnd.after(one)
-    assert count_following(END, found, SEGMENT) == len(data)
-    assert bodies_are_sound(found)
+    assert count_following(END, Entries.of(found), SEGMENT) == len(data)
+    assert bodies_are_sound(Entries.of(found))
 
 
 def test_one_entry_too_large_for_a_segment_refuses_all() -> None:
@@ -113,7 +113,7 @@ def test_a_run_ends_in_front_of_an_entry_that_does_not_follow(change: Change, at
     entries = list(stamped([b"a", bytes(300), b"", b"bc", b"d", b"e"]))
     before = entries[at - 1].chain_crc if at else END.chain_crc
     entries[at] = change(entries[at], before)
-    assert count_following(END, entries, SEGMENT) == at
+    assert count_following(END, Entries.of(entries), SEGMENT) == at
     assert count_following(END, in_one_piece(entries), SEGMENT) == at
 
 
@@ -123,9 +123,10 @@ def test_unverified_entries_follow_one_another_until_one_is_verified() -> None:
     behind = LogEnd.after(old[-1])
     assert behind.chain_crc == 0
     new = stamped([b"c", b"d"], behind)
-    assert count_following(end, old + new, SEGMENT) == 4
-    assert count_following(end, old + [unverified(one) for one in new], SEGMENT) == 4
-    assert count_following(end, [*old, new[0], unverified(new[1])], SEGMENT) == 3
+    assert count_following(end, Entries.of(old + new), SEGMENT) == 4
+    assert count_following(end, Entries.of(old + [unverified(one) for one in new]), SEGMENT) == 4
+    mixed = Entries.of([*old, new[0], unverified(new[1])])
+    assert count_following(end, mixed, SEGMENT) == 3
 
 
 @given(data=bodies.filter(any), flip=st.integers(0, 1 << 16))
@@ -135,10 +136,10 @@ def test_a_changed_body_is_found_unless_its_entry_is_unverified(data: Bodies, fl
     body = bytearray(data[at])
     body[flip % len(body)] ^= 1 << flip % 8
     entries[at] = replace(entries[at], body=bytes(body))
-    assert not bodies_are_sound(entries)
+    assert not bodies_are_sound(Entries.of(entries))
     assert not bodies_are_sound(in_one_piece(entries))
     entries[at] = unverified(entries[at])
-    assert bodies_are_sound(entries)
+    assert bodies_are_sound(Entries.of(entries))
     assert bodies_are_sound(in_one_piece(entries))
 
 

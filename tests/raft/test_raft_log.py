@@ -8,7 +8,7 @@ import pytest
 from raft_bench import log_of, summary_of
 
 from dledger.protocol.messages.entry import LogEnd
-from dledger.protocol.messages.entry_runs import pack_sizes, read_entries
+from dledger.protocol.messages.entry_runs import Entries, pack_sizes, read_entries
 from dledger.raft.state.log import LogSummary, RaftLog
 from dledger.raft.state.ready import SafetyViolation
 from dledger.types import NO_INDEX, NOWHERE, Index, Position, Term
@@ -23,7 +23,7 @@ def in_runs(entries):
 def filled(*terms, committed=-1, cache_bytes=1 << 20):
     log = RaftLog(LogSummary(), cache_bytes)
     if terms:
-        log.append(log_of(*terms))
+        log.append(Entries.of(log_of(*terms)))
         log.persisted(log.end.position)
     log.committed_index = Index(committed)
     return log
@@ -60,7 +60,7 @@ def test_a_cut_takes_terms_and_cached_entries_with_it():
     assert log.end == LogEnd.after(log_of(0, 0, 2)[2])
     assert log.durable_index == 2
     assert log.cached(Index(0), Index(3)) is not None
-    log.append(log_of(0, 0, 2, 7)[3:])
+    log.append(Entries.of(log_of(0, 0, 2, 7)[3:]))
     log.check()
     assert log.term_at(Index(3)) == 7
     assert log.durable_index == 2
@@ -71,7 +71,7 @@ def test_slice_after_a_cut_holds_the_replacing_entries():
     log = filled(0, 0, 2, 2)
     assert [entry.term for entry in log.slice(Index(1), 1 << 20)] == [0, 2, 2]
     log.truncate(Index(1))
-    log.append(log_of(0, 0, 5, 5)[2:])
+    log.append(Entries.of(log_of(0, 0, 5, 5)[2:]))
     assert [entry.term for entry in log.slice(Index(1), 1 << 20)] == [0, 5, 5]
 
 
@@ -102,9 +102,9 @@ def test_the_end_behind_an_entry_that_is_not_cached_must_be_told():
 
 def test_persisted_of_an_entry_that_was_cut_says_nothing():
     log = RaftLog(LogSummary(), 1 << 20)
-    log.append(log_of(0, 0, 1))
+    log.append(Entries.of(log_of(0, 0, 1)))
     log.truncate(Index(0))
-    log.append(log_of(0, 2, 2)[1:])
+    log.append(Entries.of(log_of(0, 2, 2)[1:]))
     assert not log.persisted(Position(Term(1), Index(2)))
     assert log.durable_index == -1
     assert log.persisted(Position(Term(2), Index(1)))
@@ -120,7 +120,7 @@ def test_the_cache_keeps_the_newest_entries_within_its_bytes():
     log = RaftLog(LogSummary(), 500)
     entries = log_of(*[0] * 100, body=b"12")
     for entry in entries:
-        log.append([entry])
+        log.append(Entries.of([entry]))
         log.persisted(entry.position)
         log.check()
     assert log.cached(Index(99), Index(100)) == (entries[99],)
@@ -132,9 +132,9 @@ def test_the_cache_keeps_what_is_not_durable_whatever_its_size():
     """The disk is slow; the store has nothing yet that it could be asked for."""
     log = RaftLog(LogSummary(), 500)
     entries = log_of(*[0] * 100, body=b"12")
-    log.append(entries[:60])
+    log.append(Entries.of(entries[:60]))
     log.persisted(entries[19].position)
-    log.append(entries[60:])
+    log.append(Entries.of(entries[60:]))
     assert log.cached(Index(19), Index(100)) is None
     assert log.cached(Index(20), Index(100)) == tuple(entries[20:])
     log.persisted(entries[99].position)
@@ -147,7 +147,7 @@ def test_entries_that_the_cache_gave_up_go_when_a_cut_leaves_few_others():
     log = RaftLog(LogSummary(), 1000)
     entries = log_of(*[0] * 24, body=b"12")
     for entry in entries:
-        log.append([entry])
+        log.append(Entries.of([entry]))
         log.persisted(entry.position)
     assert 0 < log._head < log._head * 4 < len(log._cache)
     log.truncate(Index(log.end_index - 12))
@@ -157,7 +157,7 @@ def test_entries_that_the_cache_gave_up_go_when_a_cut_leaves_few_others():
 def test_an_entry_larger_than_the_cache_is_cached_while_it_is_the_newest():
     log = RaftLog(LogSummary(), 10)
     entries = log_of(0, 0, body=b"x" * 100)
-    log.append(entries)
+    log.append(Entries.of(entries))
     assert log.cached(Index(1), Index(2)) == (entries[1],)
 
 
@@ -192,7 +192,7 @@ def test_a_log_that_is_all_forgotten_goes_on_where_it_was():
     log.forget(Index(2))
     log.check()
     assert log.durable == Position(Term(0), Index(1))
-    log.append(log_of(0, 0, 3)[2:])
+    log.append(Entries.of(log_of(0, 0, 3)[2:]))
     log.check()
     assert log.term_at(Index(2)) == 3
 
@@ -213,7 +213,7 @@ def test_any_mix_of_appends_and_cuts_agrees_with_a_list():
                 new = sorted(dice.randint(base, base + 2) for _ in range(dice.randint(1, 4)))
                 twin += new
                 appended = log_of(*twin)[-len(new) :]
-                log.append(in_runs(appended) if dice.random() < 0.7 else appended)
+                log.append(in_runs(appended) if dice.random() < 0.7 else Entries.of(appended))
                 if dice.random() < 0.8:
                     log.persisted(log.end.position)
             log.check()

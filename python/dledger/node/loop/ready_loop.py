@@ -169,14 +169,14 @@ class ReadyLoop:
                 if ready.truncate_to is not None:
                     self._cuts += 1
                     self.log_writer.truncate(ready.truncate_to)
-                if ready.committed is not None and not ready.append:
+                if ready.committed is not None and not ready.append.runs:
                     # a client's answer goes out before the peers' news
                     self._commit(ready.committed)
                     if self.failed:  # a committed entry could not be applied
                         return
                 for message in ready.messages:
                     self.links[message.remote_id].send(message)
-                if ready.append:
+                if ready.append.runs:
                     for link in self.links.values():
                         link.flush()  # the followers write while this node does
                     self.log_writer.append(ready.append)
@@ -192,7 +192,7 @@ class ReadyLoop:
                 self._events.install(ready.install)
             if ready.role is not None:
                 self._events.role(ready.role)
-            if ready.committed is not None and ready.append:
+            if ready.committed is not None and ready.append.runs:
                 self._commit(ready.committed)
             for finished in ready.finished:
                 if finished.code is not Code.SUCCESS:  # what is committed is answered when applied

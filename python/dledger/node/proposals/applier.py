@@ -108,10 +108,8 @@ class Applier(NodePart):
         self._loop.call_soon(self._next)
 
     def _apply(self, entries: Entries) -> None:
-        members_index, held_bytes = (
-            self._catalog.members_index,
-            self._proposals.unanswered.held_bytes,
-        )
+        unanswered, members_index = self._proposals.unanswered, self._catalog.members_index
+        held_bytes = unanswered.held_bytes
         try:
             for run in entries.runs:
                 self._apply_run(run)
@@ -120,19 +118,20 @@ class Applier(NodePart):
             self._ready_loop.fail(error)
             return
         self.applied_pos = entries.runs[-1].end_pos
-        if self._proposals.unanswered.held_bytes < held_bytes:
+        if unanswered.held_bytes < held_bytes:
             self._events.relieved()
         self._events.applied()
         if self._catalog.members_index != members_index:
             self._events.members_changed()
 
     def _apply_run(self, run: EntryRun) -> None:
-        at, count = 0, len(run)
-        is_batch = count > 1 and run.magic == MAGIC_NORMAL
+        at, count = 0, len(run.starts) - 1
+        if count == 1 or run.magic != MAGIC_NORMAL:
+            for at in range(count):
+                self._apply_one(run.entry(at))
+            return
         while at < count:
-            batches: list[tuple[int, int]] = []
-            if is_batch:
-                batches = plain_batches_of_run(run.pieces[0], run.starts, at, HEADER_SIZE)
+            batches = plain_batches_of_run(run.pieces[0], run.starts, at, HEADER_SIZE)
             taken = self._apply_batches(run.cut(at, at + len(batches)), batches) if batches else 0
             if not taken:
                 self._apply_one(run.entry(at))

@@ -248,13 +248,13 @@ def pieces_of(entries: Sequence[Entry]) -> list[Buffer]:
     return pieces
 
 
-def count_following(end: LogEnd, entries: Sequence[Entry], segment_size: int) -> int:
+def count_following(end: LogEnd, entries: Entries, segment_size: int) -> int:
     """How many of ``entries`` go right behind one another, the first one behind ``end``: in index,
     pos and chain of checksums, with no lower term, and verified if the one before is. Bodies are
     not looked at."""
     count, index, term = 0, end.position.index, end.position.term
     pos, chain_crc = end.end_pos, end.chain_crc
-    for run in Entries.of(entries).runs:
+    for run in entries.runs:
         if run.index != index + 1 or run.term < term:
             break
         if run.pos != place(pos, run.starts[1], segment_size):
@@ -269,10 +269,10 @@ def count_following(end: LogEnd, entries: Sequence[Entry], segment_size: int) ->
     return count
 
 
-def bodies_are_sound(entries: Sequence[Entry]) -> bool:
+def bodies_are_sound(entries: Entries) -> bool:
     """Whether all bodies are those that the leader stamped. That of an unverified entry is taken on
     trust, as DLedger does."""
-    for run in Entries.of(entries).runs:
+    for run in entries.runs:
         if len(run.pieces) > 1:
             if not body_is_sound(run.entry(0)):
                 return False

@@ -125,7 +125,7 @@ class Follower:
         there.
         """
         log, entries = self.core.log, Entries.of(request.entries)
-        if not entries or not _well_formed(request):
+        if not entries.runs or not _well_formed(request, entries):
             self.core.out.fact("malformed_push", leader=request.local_id, push=str(request))
             return
         # Log matching: two logs with the same last entry of the overlap have the same ones before
@@ -141,18 +141,19 @@ class Follower:
             self._cut(Index(first - 1), request.leader_id)
         new = entries if begin > log.end_index else entries[log.end_index + 1 - begin :]
         # A full disk still takes the few bytes by which a term opens.
-        if new and not (self.core.writable or all(entry.magic == MAGIC_NOOP for entry in new)):
+        is_new = bool(new.runs)
+        if is_new and not (self.core.writable or all(run.magic == MAGIC_NOOP for run in new.runs)):
             self._answer(request, Code.DISK_FULL, request.previous.index)
             return
-        if new and not self._sound(new):
+        if is_new and not self._sound(new):
             self.core.out.fact("damaged_push", leader=request.local_id, push=str(request))
             return
-        if new:
+        if is_new:
             self.core.append(new)
         self._match(last, request)
         if request.type is PushType.TRUNCATE:
             self._answer(request, Code.SUCCESS, request.previous.index)
-        if not new:
+        if not is_new:
             self._acknowledge()
 
     def _cut(self, after: Index, leader_id: NodeId) -> None:
@@ -237,11 +238,11 @@ class Follower:
         )
 
 
-def _well_formed(request: PushEntryRequest) -> bool:
+def _well_formed(request: PushEntryRequest, entries: Entries) -> bool:
     """Indexes without a gap behind ``previous``, terms that never go back nor beyond the
     leader's."""
     index, term = request.previous.index, request.previous.term
-    for run in Entries.of(request.entries).runs:
+    for run in entries.runs:
         if run.index != index + 1 or run.term < term:
             return False
         index, term = run.last, run.term

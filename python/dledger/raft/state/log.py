@@ -4,12 +4,12 @@ the rest."""
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
-from dledger.protocol.messages.entry import Entry, LogEnd
+from dledger.protocol.messages.entry import LogEnd
 from dledger.protocol.messages.entry_runs import Entries, EntryRun
 from dledger.raft.state.ready import Fact, SafetyViolation
 from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Buffer, Index, Position, Term
@@ -155,9 +155,9 @@ class RaftLog:
         end = self._firsts[after] - 1 if after < len(self._firsts) else self.end_index
         return Index(min(limit, end))
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Entries) -> None:
         """Put consecutive ``entries`` right behind the end."""
-        runs = Entries.of(entries).runs
+        runs = entries.runs
         assert runs[0].index == self.end_index + 1, f"{runs[0]} does not follow {self.end.position}"
         newest = self._terms[-1] if self._terms else NO_TERM
         for run in runs:

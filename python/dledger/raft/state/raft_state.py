@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypedDict
 
 from dledger.config import GroupConfig
 from dledger.errors import ConfigError
-from dledger.protocol.messages.entry import Entry, HardState
+from dledger.protocol.messages.entry import HardState
 from dledger.protocol.messages.entry_runs import Entries
 from dledger.protocol.messages.membership import Membership, check_members
 from dledger.protocol.messages.peer import PeerMessage
@@ -170,14 +170,13 @@ class RaftState(ABC):
             self.recount()
         return True
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Entries) -> None:
         """Put ``entries`` at the end of the log, and have them written."""
-        added = Entries.of(entries)
-        self.log.append(added)
-        self.out.append += added.runs
-        for run in added.runs:
+        self.log.append(entries)
+        self.out.append += entries.runs
+        for run in entries.runs:
             if run.has_body_with(self._change_prefix):  # nearly none has
-                if self.admission.note(added):
+                if self.admission.note(entries):
                     self.recount()
                 break
 

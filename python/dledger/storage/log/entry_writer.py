@@ -18,7 +18,7 @@ def check_append(end: LogEnd, entries: Entries, segment_bytes: int, current_term
     Raises:
         CorruptStore: which entry does not, and how.
     """
-    if entries and (last := entries.runs[-1]).term > current_term:
+    if (last := entries.runs[-1]).term > current_term:
         raise CorruptStore(
             f"entry {last.last} is of term {last.term}, but the hard state says "
             f"term {current_term}: "
