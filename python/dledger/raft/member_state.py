@@ -135,10 +135,12 @@ class Machine(RaftState):
                 message,
                 Code.UNEXPECTED_MEMBER if message.local_id == self.me else Code.UNKNOWN_MEMBER,
             )
-        elif isinstance(message, HeartBeatRequest):
-            self._answer_beat(message, self._on_heartbeat(message, now_ms))
+        elif isinstance(message, PushEntryResponse):  # the most frequent ones first
+            self._on_response(message, now_ms)
         elif isinstance(message, PushEntryRequest):
             self._on_push(message, now_ms)
+        elif isinstance(message, HeartBeatRequest):
+            self._answer_beat(message, self._on_heartbeat(message, now_ms))
         elif isinstance(message, LeadershipTransferRequest):
             transfer.on_request(self, message, now_ms)
         elif isinstance(message, MemberRequest):
@@ -294,10 +296,10 @@ class Machine(RaftState):
             self.become_candidate(response.term, now_ms)
         elif response.term < self.term or not isinstance(self.acting, Leader):
             return
-        elif isinstance(response, HeartBeatResponse):
-            self.acting.on_heartbeat_response(response, now_ms)
         elif isinstance(response, PushEntryResponse):
             self.acting.on_push_response(response, now_ms)
+        elif isinstance(response, HeartBeatResponse):
+            self.acting.on_heartbeat_response(response, now_ms)
         else:
             self.acting.on_transfer_response(response)
 

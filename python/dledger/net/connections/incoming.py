@@ -142,7 +142,7 @@ class Incoming(Outgoing, ABC):
                 reader.parse(view, frames, most)
             else:
                 reader.keep(view)
-            while taken < min(most, len(frames)) and not self._held_back:
+            while taken < most and taken < len(frames) and not self._held_back:
                 taken += self._take(frames, taken, most)
             if taken and self._handlers.on_batch_end is not None:
                 self._handlers.on_batch_end(self)
