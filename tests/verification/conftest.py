@@ -12,7 +12,7 @@ import pytest
 
 from dledger.config import GroupConfig
 from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd
-from dledger.protocol.messages.entry_runs import stamp_all
+from dledger.protocol.messages.entry_runs import Entries, stamp_all
 from dledger.raft.state.incarnations import Admission
 from dledger.raft.state.log import LogSummary, RaftLog
 from dledger.raft.state.ready import Ready
@@ -139,7 +139,7 @@ class FakeGroup:
         """The nodes take entries, and have them on their disks."""
         for name in names:
             node = self.nodes[NodeId(name)]
-            node.log.append(entries)
+            node.log.append(Entries.of(entries))
             self.ready(name, append=entries)
             node.store.durable = node.log.end.position
             node.store.end = node.log.end

@@ -13,7 +13,7 @@ from dledger.catalog.results import CommandResult, DataResult
 from dledger.errors import CorruptEntry, StorageError
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry, LogEnd, stamp
-from dledger.protocol.messages.entry_runs import stamp_all
+from dledger.protocol.messages.entry_runs import Entries, stamp_all
 from dledger.protocol.messages.peer import (
     HeartBeatRequest,
     PushEntryRequest,
@@ -212,7 +212,7 @@ def test_i3_terms_that_go_back_in_a_log_are_found(group: Group) -> None:
 
 def test_i3_a_log_that_is_not_what_its_effects_make_is_found(group: Group) -> None:
     entries = group.entries(1, 2)
-    group.nodes["n0"].log.append(entries)
+    group.nodes["n0"].log.append(Entries.of(entries))
     breaks("I3", group.ready, "n0", append=entries[:1])
 
 
@@ -250,7 +250,7 @@ def test_i14_a_cut_that_a_crash_undid_is_made_again_in_a_later_life(group: Group
     new = group.on_disks("n0", "n1", term=2)
     group.commit("n0", 1)
     group.cut("n2", -1)
-    group.nodes["n2"].log.append(new)
+    group.nodes["n2"].log.append(Entries.of(new))
     group.ready("n2", append=new)
     group.commit("n2", 1)
     for _ in range(2):
@@ -312,7 +312,7 @@ def test_i6_a_node_that_starts_with_a_commit_that_nobody_had_is_found(group: Gro
 
 def test_i7_a_commit_that_is_on_too_few_disks_is_found(group: Group) -> None:
     entries = group.on_disks("n0")
-    group.nodes["n1"].log.append(entries)
+    group.nodes["n1"].log.append(Entries.of(entries))
     group.ready("n1", append=entries)
     assert "['n0']" in breaks("I7", group.commit, "n0", 1)
 
