@@ -117,12 +117,14 @@ class EntryRun:
 class Entries(Sequence[Entry]):
     """Consecutive entries, kept as runs; makes an `Entry` where one is asked for."""
 
-    __slots__ = ("_count", "first_index", "last_index", "runs")
+    __slots__ = ("_count", "first_index", "last_index", "packed_sizes", "runs")
 
     def __init__(self, runs: tuple[EntryRun, ...]) -> None:
         self.runs = runs
         self.first_index, self.last_index = NO_INDEX, NO_INDEX
         self._count = 0
+        self.packed_sizes: bytes | None = None
+        """As `pack_sizes` has it; kept, because each follower is sent the same entries."""
         if runs:
             self.first_index, self.last_index = runs[0].index, runs[-1].last
             one = len(runs) == 1  # else there may be gaps between them, where they are refused
@@ -234,10 +236,13 @@ def read_entries(payload: Buffer, sizes: Buffer) -> Entries:
 
 def pack_sizes(entries: Sequence[Entry]) -> bytes:
     """The sizes of entries, 4 bytes each, as messages tell them."""
-    sizes: list[int] = []
-    for run in Entries.of(entries).runs:
-        sizes += map(sub, run.starts[1:], run.starts)
-    return struct.pack(f">{len(sizes)}I", *sizes)
+    whole = Entries.of(entries)
+    if whole.packed_sizes is None:
+        sizes: list[int] = []
+        for run in whole.runs:
+            sizes += map(sub, run.starts[1:], run.starts)
+        whole.packed_sizes = struct.pack(f">{len(sizes)}I", *sizes)
+    return whole.packed_sizes
 
 
 def pieces_of(entries: Sequence[Entry]) -> list[Buffer]:

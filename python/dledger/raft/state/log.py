@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Final
 
 from dledger.protocol.messages.entry import LogEnd
-from dledger.protocol.messages.entry_runs import Entries, EntryRun
+from dledger.protocol.messages.entry_runs import NO_ENTRIES, Entries, EntryRun
 from dledger.raft.state.ready import Fact, SafetyViolation
 from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Buffer, Index, Position, Term
 
@@ -72,6 +72,8 @@ class RaftLog:
         self._head = 0
         self._cache_bytes = cache_bytes
         self._last_slice: tuple[Index, Index, Entries] | None = None
+        self._newest = NO_ENTRIES
+        """Those that were appended last: most of the time they are asked for as a whole."""
 
     def _reach(self, end: LogEnd) -> None:
         self.end = end
@@ -167,6 +169,7 @@ class RaftLog:
                 self._firsts.append(run.index)
         self._reach(runs[-1].end)
         self._cache += runs
+        self._newest = entries
         self._evict()
 
     def truncate(self, after: Index) -> None:
@@ -199,7 +202,7 @@ class RaftLog:
         self._cache, self._head = kept, 0
         self.durable_index = min(self.durable_index, after)
         self.generation += 1
-        self._last_slice = None
+        self._last_slice, self._newest = None, NO_ENTRIES
 
     def truncated(self, end: LogEnd) -> None:
         """The store tells where the log ends after a cut."""
@@ -237,11 +240,15 @@ class RaftLog:
             self._head += 1
         if self._head < len(self._cache) and (run := self._cache[self._head]).index < begin_index:
             self._cache[self._head] = run.cut(begin_index - run.index, len(run))
+        if self._newest.first_index < begin_index:
+            self._newest = NO_ENTRIES
         self._compact()
 
     def cached(self, begin: Index, end_exclusive: Index) -> Entries | None:
         """The entries [begin, end_exclusive), or None when one of them is not in memory."""
-        cache = self._cache
+        cache, newest = self._cache, self._newest
+        if begin == newest.first_index and end_exclusive == newest.last_index + 1:
+            return newest
         if self._head == len(cache) or begin < cache[self._head].index:
             return None
         at = self._run_at(begin)
@@ -281,7 +288,9 @@ class RaftLog:
         Followers that are equally far get the very same ones, so that they need be encoded only
         once.
         """
-        last = self._last_slice
+        last, newest = self._last_slice, self._newest
+        if begin == newest.first_index and newest.span <= max_bytes:
+            return newest
         if last is not None and last[0] == begin and last[1] == self.end_index:
             return last[2]
         if self._head == len(self._cache) or begin < self._cache[self._head].index:
