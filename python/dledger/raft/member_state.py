@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dledger.config import GroupConfig
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry_runs import NO_ENTRIES, Entries
+from dledger.protocol.messages.entry_runs import NO_ENTRIES
 from dledger.protocol.messages.peer import (
     HeartBeatRequest,
     HeartBeatResponse,
@@ -157,7 +157,7 @@ class Machine(RaftState):
             self._told = role = RoleChange(self.role, self.term, self.leader_id)
         membership = self.admission.take() if self.admission.unsaved else None
         if not (
-            out.append
+            out.append.runs
             or out.messages
             or out.facts
             or out.save
@@ -176,7 +176,7 @@ class Machine(RaftState):
             hard_state=self.hard_state() if out.save else None,
             membership=membership,
             truncate_to=out.truncate_to,
-            append=Entries(tuple(out.append)) if out.append else NO_ENTRIES,
+            append=out.append,
             messages=tuple(out.messages) if out.messages else (),
             committed=out.committed,
             finished=tuple(out.finished) if out.finished else (),
@@ -189,8 +189,8 @@ class Machine(RaftState):
         )
         out.save = False
         out.truncate_to = out.committed = out.transfer = out.install = None
+        out.append = NO_ENTRIES
         for collected in (
-            out.append,
             out.messages,
             out.finished,
             out.load,

@@ -251,15 +251,16 @@ class RaftLog:
             return newest
         if self._head == len(cache) or begin < cache[self._head].index:
             return None
+        if begin >= end_exclusive or begin > self.end_index:
+            return NO_ENTRIES
         at = self._run_at(begin)
         stop = bisect_left(cache, end_exclusive, at, key=_first)
         runs = cache[at:stop]
-        if runs:
-            first, last = runs[0], runs[-1]
-            if last.last >= end_exclusive:
-                runs[-1] = last.cut(0, end_exclusive - last.index)
-            if first.index < begin:
-                runs[0] = runs[0].cut(begin - first.index, len(runs[0]))
+        first, last = runs[0], runs[-1]
+        if last.last >= end_exclusive:
+            runs[-1] = last.cut(0, end_exclusive - last.index)
+        if first.index < begin:
+            runs[0] = runs[0].cut(begin - first.index, len(runs[0]))
         return Entries(tuple(runs))
 
     def _run_at(self, index: int) -> int:

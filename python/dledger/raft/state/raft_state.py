@@ -173,7 +173,8 @@ class RaftState(ABC):
     def append(self, entries: Entries) -> None:
         """Put ``entries`` at the end of the log, and have them written."""
         self.log.append(entries)
-        self.out.append += entries.runs
+        before = self.out.append.runs  # there is none, most of the time
+        self.out.append = Entries((*before, *entries.runs)) if before else entries
         for run in entries.runs:
             if run.has_body_with(self._change_prefix):  # nearly none has
                 if self.admission.note(entries):

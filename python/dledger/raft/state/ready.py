@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from dledger.errors import StorageError
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HardState
-from dledger.protocol.messages.entry_runs import NO_ENTRIES, Entries, EntryRun
+from dledger.protocol.messages.entry_runs import NO_ENTRIES, Entries
 from dledger.protocol.messages.membership import Membership
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.types import Index, NodeId, Position, Role, Term, slots_dataclass
@@ -139,7 +139,7 @@ class Outbox:
 
     save: bool = False
     truncate_to: Index | None = None
-    append: list[EntryRun] = field(default_factory=list)
+    append: Entries = field(default_factory=lambda: NO_ENTRIES)
     messages: list[PeerMessage] = field(default_factory=list)
     committed: Index | None = None
     finished: list[Finished] = field(default_factory=list)
