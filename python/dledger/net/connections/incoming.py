@@ -175,15 +175,15 @@ class Incoming(Outgoing, ABC):
                     f"the first frame is {type(message).__name__}, not HelloRequest"
                 )
             self.said_hello = True
-        on_appends, end = self._handlers.on_appends, start + 1
-        if kind == APPEND_KIND and on_appends is not None:
+        end, on_appends = start + 1, self._handlers.on_appends if kind == APPEND_KIND else None
+        if on_appends is not None:
             last = min(stop, len(frames))
             while end < last and frames[end].header is header:
                 end += 1
         self._asked += end - start
         if self._ended:
             return end - start
-        if kind != APPEND_KIND or on_appends is None:
+        if on_appends is None:
             self._handlers.on_frame(self, request_id, message, payload)
         elif end - start == 1:
             on_appends(self, message, (request_id,), (payload,))
