@@ -154,10 +154,10 @@ static int append_new(PyObject *list, PyObject *item) {
     return failed;
 }
 
-static void put_header(uint8_t *at, int32_t magic, int64_t index, int64_t term, int64_t pos, uint32_t chain, uint32_t crc,
+static void put_header(uint8_t *at, int32_t magic, uint64_t index, int64_t term, uint64_t pos, uint32_t chain, uint32_t crc,
                        uint32_t size) {
-    put32(at, (uint32_t)magic), put32(at + 4, size + HEADER), put64(at + 8, (uint64_t)index), put64(at + 16, (uint64_t)term);
-    put64(at + 24, (uint64_t)pos), put32(at + 32, 0), put32(at + 36, chain), put32(at + 40, crc), put32(at + 44, size);
+    put32(at, (uint32_t)magic), put32(at + 4, size + HEADER), put64(at + 8, index), put64(at + 16, (uint64_t)term);
+    put64(at + 24, pos), put32(at + 32, 0), put32(at + 36, chain), put32(at + 40, crc), put32(at + 44, size);
 }
 
 static PyObject *stamp_bodies(PyObject *self, PyObject *args) {
@@ -194,7 +194,7 @@ static PyObject *stamp_bodies(PyObject *self, PyObject *args) {
         if (start == NULL || PyList_SetItem(starts, i, start) < 0) goto done;
         if (i == taken) break;
         uint32_t size = (uint32_t)views[i].len, crc = crc32_of(views[i].buf, size, 0);
-        put_header(out + at, magic, index + i, term, pos + at, 0, crc, size);
+        put_header(out + at, magic, (uint64_t)index + (uint64_t)i, term, (uint64_t)pos + (uint64_t)at, 0, crc, size);
         chain = crc32_of(out + at, HEADER, chain);
         put32(out + at + 36, chain);
         memcpy(out + at + HEADER, views[i].buf, size);
@@ -332,22 +332,6 @@ static PyObject *any_body_begins(PyObject *self, PyObject *args) {
     return result;
 }
 
-static PyObject *body_crcs(PyObject *self, PyObject *args) {
-    Py_buffer data;
-    PyObject *sequence, *result = NULL;
-    Py_ssize_t entries;
-    if (!PyArg_ParseTuple(args, "y*O", &data, &sequence)) return NULL;
-    int64_t *starts = starts_in(sequence, &data, &entries);
-    if (starts != NULL) {
-        result = PyList_New(0);
-        for (Py_ssize_t i = 0; result != NULL && i < entries; i++)
-            if (append_number(result, big32((bytes_at)data.buf + starts[i] + 40)) < 0) Py_CLEAR(result);
-    }
-    PyMem_Free(starts);
-    PyBuffer_Release(&data);
-    return result;
-}
-
 static PyObject *pack_units(PyObject *self, PyObject *args) {
     PyObject *sequence;
     long long pos, index, term;
@@ -359,8 +343,8 @@ static PyObject *pack_units(PyObject *self, PyObject *args) {
     PyObject *result = PyBytes_FromStringAndSize(NULL, count > 1 ? (count - 1) * UNIT : 0);
     uint8_t *at = result == NULL ? NULL : (uint8_t *)PyBytes_AsString(result);
     for (Py_ssize_t i = 0; at != NULL && i + 1 < count; i++, at += UNIT) {
-        put32(at, (uint32_t)magic), put64(at + 4, (uint64_t)(pos + starts[i]));
-        put32(at + 12, (uint32_t)(starts[i + 1] - starts[i])), put64(at + 16, (uint64_t)(index + i)), put64(at + 24, (uint64_t)term);
+        put32(at, (uint32_t)magic), put64(at + 4, (uint64_t)pos + (uint64_t)starts[i]);
+        put32(at + 12, (uint32_t)((uint64_t)starts[i + 1] - (uint64_t)starts[i])), put64(at + 16, (uint64_t)index + (uint64_t)i), put64(at + 24, (uint64_t)term);
     }
     PyMem_Free(starts);
     return result;
@@ -464,10 +448,10 @@ static PyObject *pack_batches(PyObject *self, PyObject *args) {
         if (failed || append_number(bases, base) < 0) goto done;
         int64_t size = starts[i + 1] - starts[i] - HEADER;
         if (last > newest) newest = last;
-        little64(at, (uint64_t)base), little64(at + 8, (uint64_t)(index + i)), little64(at + 16, (uint64_t)(pos + starts[i]));
-        little64(at + 24, (uint64_t)newest), little64(at + 32, (uint64_t)(index + i)), little64(at + 40, (uint64_t)before);
+        little64(at, (uint64_t)base), little64(at + 8, (uint64_t)index + (uint64_t)i), little64(at + 16, (uint64_t)pos + (uint64_t)starts[i]);
+        little64(at + 24, (uint64_t)newest), little64(at + 32, (uint64_t)index + (uint64_t)i), little64(at + 40, (uint64_t)before);
         little32(at + 48, (uint32_t)size), little32(at + 52, big32((bytes_at)data.buf + starts[i] + 40));
-        base += records, before += size;
+        base = (int64_t)((uint64_t)base + records), before = (int64_t)((uint64_t)before + (uint64_t)size);
     }
     result = Py_BuildValue("(OOLLL)", rows, bases, base, newest, before);
 done:
@@ -488,7 +472,7 @@ static PyObject *pack_rows(PyObject *self, PyObject *args) {
     else packed = PyBytes_FromStringAndSize(NULL, rows.len + rows.len / size * 4);
     if (packed != NULL) {
         uint8_t *at = (uint8_t *)PyBytes_AsString(packed);
-        for (Py_ssize_t i = 0; i < rows.len; i += size, at += size + 4, number++) {
+        for (Py_ssize_t i = 0; i < rows.len; i += size, at += size + 4, number = (int64_t)((uint64_t)number + 1)) {
             memcpy(at, (bytes_at)rows.buf + i, (size_t)size);
             put32(at + size, crc32_of(at, (size_t)size, (uint32_t)(uint64_t)number));
         }
@@ -518,7 +502,7 @@ static PyObject *fill_answers(PyObject *self, PyObject *args) {
         for (Py_ssize_t i = 0; i < count; i++, at += ANSWER) {
             memcpy(at, frame.buf, ANSWER);
             put32(at + ANSWER_ID, (uint32_t)id[i]);
-            put64(at + ANSWER_BASE, (uint64_t)base[i]), put64(at + ANSWER_INDEX, (uint64_t)(index + i));
+            put64(at + ANSWER_BASE, (uint64_t)base[i]), put64(at + ANSWER_INDEX, (uint64_t)index + (uint64_t)i);
             put32(at + CHECKED, crc32_of(at + PREFIX, ANSWER - PREFIX, crc32_of(at, CHECKED, 0)));
         }
     }
@@ -566,7 +550,7 @@ neither:
 
 #define TWIN(name) {#name, name, METH_VARARGS, "The compiled twin of the function of this name in Python."}
 static PyMethodDef methods[] = {
-    TWIN(stamp_bodies), TWIN(split_runs), TWIN(count_chained), TWIN(bodies_match), TWIN(any_body_begins), TWIN(body_crcs),
+    TWIN(stamp_bodies), TWIN(split_runs), TWIN(count_chained), TWIN(bodies_match), TWIN(any_body_begins),
     TWIN(pack_units), TWIN(plain_batches), TWIN(plain_batches_of_run), TWIN(pack_batches), TWIN(pack_rows), TWIN(fill_answers),
     TWIN(take_frames), {NULL, NULL, 0, NULL},
 };

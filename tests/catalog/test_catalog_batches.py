@@ -77,7 +77,7 @@ def test_batches_together_are_as_batches_one_by_one(bodies: list[bytes]) -> None
     entries, together, apart = entries_of(bodies), catalog(), catalog()
     found: list[int] = []
     for whole in entries.runs:
-        at, data = 0, whole.bodies()
+        at, data = 0, [one.body for one in Entries((whole,))]
         while at < len(whole):
             batches = plain_batches_of_run(whole.pieces[0], whole.starts, at, HEADER_SIZE)
             assert batches == plain_batches(data, at)

@@ -187,13 +187,13 @@ def test_a_large_body_is_a_run_that_is_not_copied(large: list[int]) -> None:
     alone = [run for run in runs if len(run.pieces) == 2]
     assert [run.pieces[1] for run in alone] == [data[at] for at in large]
     assert all(run.pieces[1] is data[at] for run, at in zip(alone, large, strict=True))
-    assert [one for run in runs for one in run.bodies()] == data
+    assert [one.body for one in Entries(runs)] == data
 
 
 @given(data=bodies, prefix=st.binary(min_size=1, max_size=3))
 def test_a_body_with_a_prefix_is_found_in_a_run(data: Bodies, prefix: bytes) -> None:
     for run in stamp_all(END, Term(3), MAGIC_NORMAL, data, SEGMENT).runs:
-        bodies = [bytes(body) for body in run.bodies()]
+        bodies = [bytes(one.body) for one in Entries((run,))]
         assert run.has_body_with(prefix) == any(body.startswith(prefix) for body in bodies)
 
 

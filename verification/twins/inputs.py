@@ -181,7 +181,6 @@ MAKERS: dict[str, Make] = {
     "count_chained": for_count_chained,
     "bodies_match": one_run,
     "any_body_begins": for_any_body_begins,
-    "body_crcs": one_run,
     "pack_units": for_pack_units,
     "plain_batches": for_plain_batches,
     "plain_batches_of_run": for_plain_batches_of_run,

@@ -12,8 +12,8 @@ PLANTED: dict[str, tuple[str, str]] = {
         "crc = ~0u;\n#ifdef FOLDS\n    if",
     ),
     "chain-with-itself": (
-        "put_header(out + at, magic, index + i, term, pos + at, 0, crc",
-        "put_header(out + at, magic, index + i, term, pos + at, chain, crc",
+        "(uint64_t)pos + (uint64_t)at, 0, crc",
+        "(uint64_t)pos + (uint64_t)at, chain, crc",
     ),
     "stamp-over-the-end": ("|| at + size + BLANK > room", "|| at + size > room"),
     "stamp-large-bodies": ("if (views[taken].len >= largest", "if (views[taken].len > largest"),
@@ -40,7 +40,7 @@ PLANTED: dict[str, tuple[str, str]] = {
         "memcmp(body, prefix.buf, 1)",
     ),
     "unit-of-another-entry": (
-        "put64(at + 16, (uint64_t)(index + i)), put64(at + 24, (uint64_t)term);",
+        "put64(at + 16, (uint64_t)index + (uint64_t)i), put64(at + 24, (uint64_t)term);",
         "put64(at + 16, (uint64_t)index), put64(at + 24, (uint64_t)term);",
     ),
     "batches-of-a-producer": ("&& !big64(body + 40);", ";"),
@@ -48,7 +48,10 @@ PLANTED: dict[str, tuple[str, str]] = {
     "batches-of-no-record": ("return *count && ", "return "),
     "batches-of-two-partitions": ("memcmp(body, same, 16)", "memcmp(body, same, 12)"),
     "one-batch-is-a-run": ("PyList_Size(list) > 1", "PyList_Size(list) > 0"),
-    "offsets-twice": ("base += records, before += size;", "base += 1, before += size;"),
+    "offsets-twice": (
+        "base = (int64_t)((uint64_t)base + records)",
+        "base = (int64_t)((uint64_t)base + 1)",
+    ),
     "time-goes-back": ("if (last > newest) newest = last;", "newest = last;"),
     "row-without-its-number": (
         "crc32_of(at, (size_t)size, (uint32_t)(uint64_t)number)",

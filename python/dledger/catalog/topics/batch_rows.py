@@ -21,7 +21,7 @@ from typing import Final
 
 from dledger.compiled import compiled
 from dledger.protocol.messages.entry import HEADER_SIZE
-from dledger.protocol.messages.entry_bytes import body_crcs
+from dledger.protocol.messages.entry_bytes import crcs_at
 from dledger.protocol.messages.fetched import RUN_ROW
 from dledger.types import Buffer
 
@@ -49,10 +49,8 @@ def pack_batches(
     pack = ROW.pack
     base_offsets: list[int] = []
     rows: list[bytes] = []
-    for (start, stop), crc, (count, last_us) in zip(
-        pairwise(starts), body_crcs(data, starts), counts_and_times, strict=True
-    ):
-        size = stop - start - HEADER_SIZE
+    for (start, stop), (count, last_us) in zip(pairwise(starts), counts_and_times, strict=True):
+        size, (_, crc) = stop - start - HEADER_SIZE, crcs_at(data, start)
         if last_us > newest_us:
             newest_us = last_us
         base_offsets.append(base_offset)

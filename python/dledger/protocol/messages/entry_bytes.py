@@ -18,7 +18,8 @@ from dledger.types import Buffer
 
 _ALL_BUT_CHAIN: Final = struct.Struct(">36s4x8s")
 """Packed again, the header has zeros in place of ``chainCrc``."""
-_crcs_at = struct.Struct(">36xII").unpack_from
+crcs_at = struct.Struct(">36xII").unpack_from
+"""``chainCrc`` and ``bodyCrc`` of the header at a place."""
 _SIZE: Final = struct.Struct(">I")
 
 
@@ -99,7 +100,7 @@ def count_chained(
     alone."""
     unpack, pack = _ALL_BUT_CHAIN.unpack_from, _ALL_BUT_CHAIN.pack
     for at, start in enumerate(islice(starts, most)):
-        stated, body_crc = _crcs_at(data, start)
+        stated, body_crc = crcs_at(data, start)
         found = crc32(pack(*unpack(data, start)), chain_crc)
         if found != stated and (chain_crc or stated or body_crc):
             return at, chain_crc
@@ -113,7 +114,7 @@ def bodies_match(data: Buffer, starts: Sequence[int]) -> bool:
     entry is taken on trust, as DLedger does."""
     view = memoryview(data)
     for start, stop in pairwise(starts):
-        chain_crc, body_crc = _crcs_at(data, start)
+        chain_crc, body_crc = crcs_at(data, start)
         if (chain_crc or body_crc) and crc32(view[start + HEADER_SIZE : stop]) != body_crc:
             return False
     return True
@@ -129,9 +130,3 @@ def any_body_begins(data: Buffer, starts: Sequence[int], prefix: bytes) -> bool:
         if end <= stop and view[end - 1] == byte and view[end - size : end] == prefix:
             return True
     return False
-
-
-@compiled
-def body_crcs(data: Buffer, starts: Sequence[int]) -> list[int]:
-    """``bodyCrc`` of each entry."""
-    return [_crcs_at(data, start)[1] for start in islice(starts, max(0, len(starts) - 1))]

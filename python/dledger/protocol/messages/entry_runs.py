@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from operator import sub
 from typing import Final, SupportsIndex, overload
 
@@ -28,6 +27,7 @@ from dledger.protocol.messages.entry_bytes import (
     any_body_begins,
     bodies_match,
     count_chained,
+    crcs_at,
     split_runs,
     stamp_bodies,
 )
@@ -35,8 +35,6 @@ from dledger.types import NO_INDEX, Buffer, Index, Position, Term, slots_datacla
 
 LARGE_BODY: Final = 32 << 10
 """A body of this size is a run by itself: its bytes are not copied."""
-_chain_crc_at = struct.Struct(">36xI").unpack_from
-_crcs_at = struct.Struct(">36xII").unpack_from
 
 
 @slots_dataclass()
@@ -69,7 +67,7 @@ class EntryRun:
     def end(self) -> LogEnd:
         """The end of a log that ends with this run."""
         at = 0 if len(self.pieces) > 1 else self.starts[-2]
-        (chain_crc,) = _chain_crc_at(self.pieces[0], at)
+        chain_crc, _ = crcs_at(self.pieces[0], at)
         return LogEnd(Position(self.term, self.last), self.end_pos, chain_crc)
 
     def entry(self, at: int) -> Entry:
@@ -78,7 +76,7 @@ class EntryRun:
         if len(self.pieces) == 1:
             start = self.starts[at]
             header = memoryview(header)[start : start + HEADER_SIZE]
-        chain_crc, body_crc = _crcs_at(header)
+        chain_crc, body_crc = crcs_at(header)
         index, pos = Index(self.index + at), self.pos + self.starts[at]
         return Entry(index, self.term, self.magic, pos, chain_crc, body_crc, header, data)
 
@@ -88,13 +86,6 @@ class EntryRun:
             return self.pieces[1]
         starts = self.starts
         return memoryview(self.pieces[0])[starts[at] + HEADER_SIZE : starts[at + 1]]
-
-    def bodies(self) -> list[Buffer]:
-        """The body of each entry."""
-        if len(self.pieces) > 1:
-            return [self.pieces[1]]
-        view = memoryview(self.pieces[0])
-        return [view[start + HEADER_SIZE : stop] for start, stop in pairwise(self.starts)]
 
     def has_body_with(self, prefix: bytes) -> bool:
         """Whether the body of one begins with these bytes."""
