@@ -513,38 +513,42 @@ static PyObject *fill_answers(PyObject *self, PyObject *args) {
 }
 
 static PyObject *take_frames(PyObject *self, PyObject *args) {
-    Py_buffer data, lead, header;
-    PyObject *head, *make, *frames, *result = NULL;
-    Py_ssize_t at, most, largest;
-    if (!PyArg_ParseTuple(args, "y*nny*OnOO", &data, &at, &most, &lead, &head, &largest, &make, &frames)) return NULL;
-    if (PyObject_GetBuffer(head, &header, PyBUF_SIMPLE) < 0) goto neither;
-    Py_ssize_t front = PREFIX + header.len;
-    if (lead.len != 8 || at < 0) {
-        PyErr_SetString(PyExc_ValueError, "frames begin with 8 bytes, at a place in the buffer");
+    Py_buffer data;
+    PyObject *make, *frames, *head = NULL, *result = NULL;
+    Py_ssize_t at, most, largest_header, largest;
+    if (!PyArg_ParseTuple(args, "y*nnnnOO", &data, &at, &most, &largest_header, &largest, &make, &frames)) return NULL;
+    if (at < 0) {
+        PyErr_SetString(PyExc_ValueError, "frames begin at a place in the buffer");
         goto done;
     }
-    int kind = ((bytes_at)lead.buf)[4] << 8 | ((bytes_at)lead.buf)[5];
-    for (; most > 0 && data.len - at >= front; most--) {
+    bytes_at before = NULL; /* the frame before, which has the header `head` */
+    for (; most > 0 && data.len - at >= PREFIX; most--) {
         bytes_at frame = (bytes_at)data.buf + at;
-        int64_t payload = big32(frame + 16);
-        if (memcmp(frame, lead.buf, 8) || big32(frame + 12) != (uint64_t)header.len || payload >= largest
-            || payload > data.len - at - front || memcmp(frame + PREFIX, header.buf, (size_t)header.len))
-            break;
-        if (crc32_of(frame + PREFIX, (size_t)header.len, crc32_of(frame, CHECKED, 0)) != big32(frame + CHECKED)) break;
-        PyObject *body = PyBytes_FromStringAndSize((const char *)frame + front, (Py_ssize_t)payload);
-        PyObject *view = body == NULL ? NULL : PyMemoryView_FromObject(body);
-        PyObject *made = view == NULL ? NULL : PyObject_CallFunction(make, "((iIOO))", kind, big32(frame + 8), head, view);
-        Py_XDECREF(body);
+        int64_t header = big32(frame + 12), payload = big32(frame + 16);
+        if (memcmp(frame, "DL\1", 4) || frame[6] || frame[7]) break; /* with the flags, which are 0 */
+        if (header > largest_header || payload >= largest || header + payload > data.len - at - PREFIX) break;
+        bytes_at body = frame + PREFIX + header;
+        if (crc32_of(frame + PREFIX, (size_t)header, crc32_of(frame, CHECKED, 0)) != big32(frame + CHECKED)) break;
+        if (before == NULL || memcmp(frame, before, 8) || memcmp(frame + 12, before + 12, 4)
+            || memcmp(frame + PREFIX, before + PREFIX, (size_t)header)) {
+            Py_XDECREF(head);
+            head = PyBytes_FromStringAndSize((const char *)frame + PREFIX, (Py_ssize_t)header);
+            if (head == NULL) goto done;
+        }
+        before = frame;
+        PyObject *copy = PyBytes_FromStringAndSize((const char *)body, (Py_ssize_t)payload);
+        PyObject *view = copy == NULL ? NULL : PyMemoryView_FromObject(copy);
+        PyObject *made = view == NULL ? NULL
+            : PyObject_CallFunction(make, "((iIOO))", frame[4] << 8 | frame[5], big32(frame + 8), head, view);
+        Py_XDECREF(copy);
         Py_XDECREF(view);
         if (append_new(frames, made) < 0) goto done;
-        at += front + (Py_ssize_t)payload;
+        at += PREFIX + (Py_ssize_t)(header + payload);
     }
     result = PyLong_FromSsize_t(at);
 done:
-    PyBuffer_Release(&header);
-neither:
+    Py_XDECREF(head);
     PyBuffer_Release(&data);
-    PyBuffer_Release(&lead);
     return result;
 }
 

@@ -16,6 +16,7 @@ from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import Disk
 from dledger.storage.disk.file_names import file_name
 from dledger.storage.file_store import FileStore
+from dledger.storage.log import index
 from dledger.storage.offline.verify import verify_store
 from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings
@@ -148,6 +149,13 @@ class Kit:
 
     def refs(self, entries: Sequence[Entry]) -> list[tuple[int, int, int]]:
         return [(entry.index, entry.pos, entry.size) for entry in entries]
+
+
+@pytest.fixture(autouse=True)
+def each_unit_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An append writes its index units at once, so that tests find in the index files what a node
+    has there after many entries."""
+    monkeypatch.setattr(index, "WAITING_UNITS", 1)
 
 
 @pytest.fixture

@@ -10,9 +10,16 @@ import pytest
 
 from dledger.protocol.messages.entry import Entry, HardState
 from dledger.storage.background import BackgroundState
+from dledger.storage.log import index
 from dledger.storage.offline.verify import verify_store
 from dledger.types import Index, NodeId, Position, Term
 from verification.disk.memory_disk import MemoryDisk, ProcessKilled, kills
+
+
+@pytest.fixture(autouse=True, params=[1, 512])
+def some_units_wait(each_unit_is_written: None, request, monkeypatch) -> None:
+    """Index units are written at once, or none is before a clean end."""
+    monkeypatch.setattr(index, "WAITING_UNITS", request.param)
 
 
 class Run:

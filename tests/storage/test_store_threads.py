@@ -65,7 +65,7 @@ def test_index_unit_under_way_at_an_index_sync_is_synced_the_next_time(kit, disk
     store = kit.open(disk, BackgroundState.MANUAL)
     first = kit.fill(store, [60])
     entries = kit.make(LogEnd.after(first[-1]), [60])
-    beside(disk, "pwritev", "index/", store.keep)
+    beside(disk, "pwritev", "index/", store._index.files.sync)
     store.append(entries)
     store.sync()
     store.keep()

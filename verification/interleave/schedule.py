@@ -13,7 +13,7 @@ from dledger.errors import DLedgerError
 from dledger.node.checkpoints import Checkpoints
 from dledger.storage import file_store
 from dledger.storage.background import BackgroundState
-from dledger.storage.log import segments
+from dledger.storage.log import index, segments
 from dledger.storage.meta import tables
 from dledger.storage.opening import open_settings
 from dledger.types import Index
@@ -209,6 +209,7 @@ def _set_limits(rng: Rng, index_synced: bool) -> None:
     """Limits at which a few entries and rows, and few files, do what takes many in a node."""
     at_once = index_synced or rng.chance(700_000)
     vars(file_store)["INDEXED_EVERY"] = 0 if at_once else LIMITS[file_store]["INDEXED_EVERY"]
+    vars(index)["WAITING_UNITS"] = rng.pick((1, 2, LIMITS[index]["WAITING_UNITS"]))
     vars(segments)["MAX_HANDLES"] = rng.pick((1, 2, LIMITS[segments]["MAX_HANDLES"]))
     vars(tables).update(BUFFER_BYTES=rng.pick((1, 100)), CHUNK_ROWS=rng.pick((1, 2, 4)))
 
@@ -217,6 +218,7 @@ LIMITS: Final = {
     module: {name: vars(module)[name] for name in names}
     for module, names in (
         (file_store, ("INDEXED_EVERY",)),
+        (index, ("WAITING_UNITS",)),
         (segments, ("MAX_HANDLES",)),
         (tables, ("BUFFER_BYTES", "CHUNK_ROWS")),
     )

@@ -18,6 +18,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,6 +29,7 @@ import dledger.records.body.header
 import dledger.storage.log.index
 import dledger.storage.meta.tables  # noqa: F401 - the functions in Python register themselves
 from dledger.compiled import native, python
+from dledger.protocol.wire import Frame
 from verification.twins.inputs import MAKERS, lying
 from verification.twins.planted import PLANTED
 
@@ -46,12 +48,20 @@ def tell(text: str) -> None:
     sys.stdout.flush()
 
 
+def is_shared(one: Any, other: Any) -> bool:
+    """Whether two frames have one header, by which their reader takes them for alike."""
+    return isinstance(one, Frame) and one.header is other.header
+
+
 def answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, str]:
-    """What it gives, and a list that it was given to fill; or the words of its refusal."""
+    """What it gives, a list that it was given to fill, and which neighbours in that are alike; or
+    the words of its refusal."""
     given = tuple(list(one) if one == [] else one for one in arguments)
     filled = [one for one in given if isinstance(one, list)]
     try:
-        return (function(*given), filled), ""
+        result = function(*given)
+        shared = [is_shared(*two) for one in filled for two in pairwise(one)]
+        return (result, filled, shared), ""
     except (ValueError, OverflowError, TypeError, IndexError) as error:
         return None, str(error) or type(error).__name__
     except Exception as error:

@@ -7,11 +7,12 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from dledger.checksum import crc32
 from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.messages.entry import HEADER_SIZE, LogEnd
 from dledger.protocol.messages.entry_runs import Entries, pack_sizes, pieces_of, stamp_all
 from dledger.protocol.wire import encode, pack_append_responses
-from dledger.protocol.wire.framing import PREFIX_SIZE, Frame, pack_frame
+from dledger.protocol.wire.framing import CHECKED, PREFIX_SIZE, Frame, pack_frame
 from dledger.records.body.header import BodyHeader, BodyKind, Codec, Flag, encode_header
 from dledger.types import Index, Position, Term
 
@@ -162,12 +163,23 @@ def for_take_frames(dice: random.Random) -> tuple[Any, ...]:
         parts = [bytes(part) for part in encode(request, number, many)]
         if dice.random() < 0.1:  # of another kind
             parts[0] = pack_frame(99, number, parts[0][PREFIX_SIZE:], len(b"".join(parts[1:])))
+        if dice.random() < 0.1:  # of another version, or with bits that have no meaning
+            parts[0] = with_byte(parts[0], dice.choice([0, 1, 2, 3, 6, 7]), dice.randrange(256))
         frames += b"".join(parts)
     length = int.from_bytes(frames[12:16], "big")
-    lead, header = frames[:8], frames[24 : 24 + length]
-    data = memoryview(damaged(dice, frames))
-    most, largest = dice.choice([0, 1, 3, 99]), dice.choice([100, 1 << 16])
-    return data, 0, most, memoryview(lead), header, largest, frame, []
+    data, most = memoryview(damaged(dice, frames)), dice.choice([0, 1, 3, 99])
+    largest_header, largest = (
+        dice.choice([length - 1, length, 1 << 20]),
+        dice.choice([100, 1 << 16]),
+    )
+    return data, 0, most, largest_header, largest, frame, []
+
+
+def with_byte(frame: bytes, at: int, value: int) -> bytes:
+    """The prefix and header with another byte there, and the checksum that belongs to it."""
+    head = frame[:at] + bytes([value]) + frame[at + 1 : CHECKED]
+    crc = crc32(frame[PREFIX_SIZE:], crc32(head))
+    return head + crc.to_bytes(4, "big") + frame[PREFIX_SIZE:]
 
 
 def frame(fields: tuple[int, int, bytes, memoryview]) -> Frame:

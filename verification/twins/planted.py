@@ -63,12 +63,15 @@ PLANTED: dict[str, tuple[str, str]] = {
     ),
     "frame-crc-not-compared": ("!= big32(frame + CHECKED)) break;", "== 1) break;"),
     "frame-of-another-header": (
-        "memcmp(frame + PREFIX, header.buf, (size_t)header.len)",
-        "memcmp(frame + PREFIX, header.buf, 1)",
+        "memcmp(frame + PREFIX, before + PREFIX, (size_t)header)",
+        "memcmp(frame + PREFIX, before + PREFIX, 1)",
     ),
     "frame-of-another-kind": (
-        "if (memcmp(frame, lead.buf, 8) ||",
-        "if (memcmp(frame, lead.buf, 4) ||",
+        "|| memcmp(frame, before, 8) ||",
+        "|| memcmp(frame, before, 4) ||",
     ),
-    "frame-of-any-size": ("|| payload >= largest\n", "\n"),
+    "frame-of-any-size": ("|| payload >= largest ||", "||"),
+    "frame-header-of-any-size": ("if (header > largest_header ||", "if ("),
+    "frame-of-another-version": ('memcmp(frame, "DL\\1", 4)', 'memcmp(frame, "DL", 2)'),
+    "frame-with-reserved-bits": ("|| frame[6] || frame[7]) break;", ") break;"),
 }

@@ -188,7 +188,7 @@ class FileStore:
                 raise self._fail("append to", self._data.path(added.runs[0].pos), error) from error
             if not self._terms.pairs or self._terms.pairs[-1][0] != added.runs[-1].term:
                 self._terms.append(added)
-            end = added.runs[-1].end
+            end = added.end
             # not by `replace`, which is slow
             self._view = LogView(view.begin_index, view.begin_pos, view.begin_chain, end, view.cuts)
         if is_short(self._data, end.end_pos):
@@ -245,9 +245,11 @@ class FileStore:
                     self._settle()
 
     def _settle(self, all_indexed: bool = False) -> None:
-        """Make the mark durable, and now and then, or now, the index up to it."""
+        """Write the mark and make it durable, and now and then, or now, the index up to it."""
         cuts, mark = self._marks.cuts, self._marks.mark
         if all_indexed or mark.durable.end_pos - mark.indexed.end_pos >= INDEXED_EVERY:
+            with self._lock:
+                self._index.write()
             self._index.files.sync()
             self._marks.settle(mark.durable, cuts)
         else:

@@ -108,10 +108,14 @@ class EntryRun:
 class Entries(Sequence[Entry]):
     """Consecutive entries, kept as runs; makes an `Entry` where one is asked for."""
 
-    __slots__ = ("_count", "first_index", "last_index", "packed_sizes", "runs")
+    __slots__ = ("_count", "_end", "first_index", "follows", "last_index", "packed_sizes", "runs")
 
     def __init__(self, runs: tuple[EntryRun, ...]) -> None:
         self.runs = runs
+        self.follows: LogEnd | None = None
+        """The end that they are known to go right behind, as `count_following` has it; None: that
+        is still to be found out."""
+        self._end: LogEnd | None = None
         self.first_index, self.last_index = NO_INDEX, NO_INDEX
         self._count = 0
         self.packed_sizes: bytes | None = None
@@ -127,6 +131,13 @@ class Entries(Sequence[Entry]):
         if isinstance(entries, Entries):
             return entries
         return Entries(tuple(map(EntryRun.of, entries)))
+
+    @property
+    def end(self) -> LogEnd:
+        """The end of a log that ends with them: one object, whoever asks."""
+        if self._end is None:
+            self._end = self.runs[-1].end
+        return self._end
 
     @property
     def span(self) -> int:
@@ -188,7 +199,7 @@ def stamp_all(
     """
     bodies = bodies if isinstance(bodies, list | tuple) else list(bodies)
     runs: list[EntryRun] = []
-    at, count = 0, len(bodies)
+    begin, at, count = end, 0, len(bodies)
     while at < count:
         length = len(bodies[at])
         if length >= LARGE_BODY:
@@ -207,7 +218,9 @@ def stamp_all(
             end = LogEnd(Position(term, last), end_pos, chain_crc)
         runs.append(run)
         at += len(run)
-    return Entries(tuple(runs))
+    entries = Entries(tuple(runs))
+    entries.follows, entries._end = begin, end
+    return entries
 
 
 def read_entries(payload: Buffer, sizes: Buffer) -> Entries:

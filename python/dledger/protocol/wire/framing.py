@@ -38,6 +38,8 @@ FRAME_VERSION: Final = 1
 _HEAD: Final = struct.Struct(">2sBBHHIII")
 _fields_at = struct.Struct(">8sIIII").unpack_from
 """The same prefix, with magic to ``reserved`` in one piece."""
+_BEGIN: Final = bytes((*FRAME_MAGIC, FRAME_VERSION, 0))
+_RESERVED: Final = bytes(2)
 _CRC: Final = struct.Struct(">I")
 _U32: Final = 0xFFFFFFFF
 
@@ -127,25 +129,27 @@ def take_frames(
     view: memoryview,
     at: int,
     most: int,
-    lead: Buffer,
-    header: bytes,
+    largest_header: int,
     largest: int,
     make: Callable[[tuple[int, int, Buffer, memoryview]], Frame],
     frames: list[Frame],
 ) -> int:
-    """Add to ``frames`` those from ``at`` on, up to ``most``, that are whole and sound and begin as
-    one before: with these 8 bytes, and with this very header; with payloads below ``largest``
-    bytes. Returns where the next one begins."""
-    size, front, length, lead = len(view), PREFIX_SIZE + len(header), len(header), bytes(lead)
-    kind = int.from_bytes(lead[4:6], "big")
-    while most > 0 and size - at >= front:
+    """Add to ``frames`` those from ``at`` on, up to ``most``, that are whole and sound, with a
+    header of up to ``largest_header`` bytes and a payload below ``largest``. Neighbours with equal
+    headers get one and the same. Returns where the next one begins, which may be one of another
+    version, too large or unsound."""
+    size, lead, header, kind = len(view), b"", b"", 0
+    while most > 0 and size - at >= PREFIX_SIZE:
         found, request_id, header_len, payload_len, crc = _fields_at(view, at)
-        body = at + front
+        body = at + PREFIX_SIZE + header_len
         end = body + payload_len
-        if found != lead or header_len != length or payload_len >= largest or end > size:
+        if end > size or header_len > largest_header or payload_len >= largest:
             break
-        if view[at + PREFIX_SIZE : body] != header:
-            break
+        if found != lead or view[at + PREFIX_SIZE : body] != header:
+            if found[:4] != _BEGIN or found[6:] != _RESERVED:
+                break
+            lead, header = found, bytes(view[at + PREFIX_SIZE : body])
+            kind = int.from_bytes(found[4:6], "big")
         if crc32(header, crc32(view[at : at + CHECKED])) != crc:
             break
         payload = memoryview(bytes(view[body:end])) if payload_len else _EMPTY
@@ -176,6 +180,7 @@ class FrameReader:
         frame stays in `rest`, as far as it came, and ``refused`` is set."""
         self.refused = False
         self._limits = limits
+        self._small = min(self.LARGE, limits.payload_bytes + 1)
         self._first = first
         self._admits = admits
         self.rest: bytes | memoryview = b""
@@ -241,38 +246,46 @@ class FrameReader:
         any, to ``frames``, until there are ``most``, and keep the rest. Neighbours with equal
         headers get one and the same."""
         self.rest, self.refused, self.has_more = b"", False, False
-        at, size, limits = 0, len(view), self._first or self._limits
-        while size - at >= PREFIX_SIZE:
+        at, size = 0, len(view)
+        while True:
+            if self._first is None:
+                more, limits = most - len(frames), self._limits
+                at = take_frames(view, at, more, limits.header_bytes, self._small, _make, frames)
+            if size - at < PREFIX_SIZE:
+                break
             if len(frames) >= most:
                 self.has_more = True
                 break
-            kind, request_id, header_len, payload_len, crc = parse_prefix(view, at, limits)
-            body = at + PREFIX_SIZE + header_len
-            if body > size:
-                self._ask(header_len)
+            end = self._parse_one(view, at, frames)
+            if end == at:
                 break
-            end = body + payload_len
-            if end > size and payload_len < self.LARGE:
-                break
-            header = bytes(view[at + PREFIX_SIZE : body])
-            check_crc(view[at : at + CHECKED], header, crc)
-            if end > size and not self._ask(payload_len):
-                break
-            if self._first:
-                self._first, limits = None, self._limits
-            if end > size:
-                self._start_large(kind, request_id, header, payload_len, view[body:])
-                return
-            payload = memoryview(bytes(view[body:end])) if payload_len else _EMPTY
-            frames.append(Frame(kind, request_id, header, payload))
-            if size - end > PREFIX_SIZE:  # mostly there are many with one header
-                largest, more = min(self.LARGE, limits.payload_bytes + 1), most - len(frames)
-                end = take_frames(
-                    view, end, more, view[at : at + 8], header, largest, _make, frames
-                )
             at = end
-        if at < size:  # read-only bytes need no copy
+        if at < size and self.large is None:  # read-only bytes need no copy
             self.rest = view[at:] if view.readonly else bytes(view[at:])
+
+    def _parse_one(self, view: memoryview, at: int, frames: list[Frame]) -> int:
+        """The frame at ``at``, should it be the first one, large, unsound or not there yet; returns
+        where the next one begins, ``at`` itself where this one is to be waited for."""
+        size, limits = len(view), self._first or self._limits
+        kind, request_id, header_len, payload_len, crc = parse_prefix(view, at, limits)
+        body = at + PREFIX_SIZE + header_len
+        if body > size:
+            self._ask(header_len)
+            return at
+        end = body + payload_len
+        if end > size and payload_len < self.LARGE:
+            return at
+        header = bytes(view[at + PREFIX_SIZE : body])
+        check_crc(view[at : at + CHECKED], header, crc)
+        if end > size and not self._ask(payload_len):
+            return at
+        self._first = None
+        if end > size:
+            self._start_large(kind, request_id, header, payload_len, view[body:])
+            return at
+        payload = memoryview(bytes(view[body:end])) if payload_len else _EMPTY
+        frames.append(Frame(kind, request_id, header, payload))
+        return end
 
     def keep(self, view: memoryview) -> None:
         """Take no frame out of ``view`` for now. Bytes take less memory than frames."""

@@ -170,8 +170,10 @@ class Follower:
         end, behind = self.core.log.end, entries
         if not self.core.log.end_is_known:
             end, behind = LogEnd.after(entries[0]), entries[1:]
-        count = count_following(end, behind, self.core.config.segment_bytes)
-        return count == len(behind) and bodies_are_sound(entries)
+        if count_following(end, behind, self.core.config.segment_bytes) < len(behind):
+            return False
+        behind.follows = end
+        return bodies_are_sound(entries)
 
     def _refuse(self, request: PushEntryRequest, index: Index) -> None:
         """INCONSISTENT_STATE at ``index``, with the fields by which the leader steps back over a

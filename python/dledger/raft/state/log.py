@@ -167,7 +167,7 @@ class RaftLog:
                 newest = run.term
                 self._terms.append(newest)
                 self._firsts.append(run.index)
-        self._reach(runs[-1].end)
+        self._reach(entries.end)
         self._cache += runs
         self._newest = entries
         self._evict()

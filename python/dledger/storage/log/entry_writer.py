@@ -1,12 +1,12 @@
-"""Writing entries into the data files, and where they lie into the index; and the entries that no
-store writes."""
+"""Writing entries into the data files, and telling the index where they lie; and the entries that
+no store writes."""
 
 from __future__ import annotations
 
 from dledger.errors import CorruptStore
 from dledger.protocol.messages.entry import MAGIC_BLANK, LogEnd, place
 from dledger.protocol.messages.entry_runs import Entries, count_following
-from dledger.storage.log.index import LogIndex, pack_units
+from dledger.storage.log.index import LogIndex
 from dledger.storage.log.segments import SegmentFiles
 from dledger.types import Buffer, Term
 
@@ -24,6 +24,8 @@ def check_append(end: LogEnd, entries: Entries, segment_bytes: int, current_term
             f"term {current_term}: "
             "the hard state is saved before entries of its term are written; nothing was written"
         )
+    if entries.follows is end:  # the leader stamped them behind it, or a follower has checked that
+        return
     count = count_following(end, entries, segment_bytes)
     if count == len(entries):
         return
@@ -45,7 +47,6 @@ def write_entries(data: SegmentFiles, index: LogIndex, end_pos: int, entries: En
     """Write entries that follow the log's end at ``end_pos``; all files that they need are there.
     Raises OSError."""
     buffers: list[Buffer] = []
-    units: list[bytes] = []
     at = pos = end_pos
     for run in entries.runs:
         if run.pos != pos:  # the rest of the file is padding
@@ -57,6 +58,5 @@ def write_entries(data: SegmentFiles, index: LogIndex, end_pos: int, entries: En
             buffers, at = [], run.pos
         buffers += run.pieces
         pos = run.end_pos
-        units.append(pack_units(run.starts, run.magic, run.pos, run.index, run.term))
     data.pwritev(at, buffers)
-    index.put(entries.first_index, b"".join(units))
+    index.add(entries.runs)

@@ -1,23 +1,28 @@
 """The index files: for each entry 32 bytes (magic, pos, size, index, term) at byte ``index * 32``.
 
-They hold nothing that the data files do not, so an append waits for no sync of them. A unit that is
-read here is checked against the data before it is believed; one that does not fit is rebuilt from
-the data.
+They hold nothing that the data files do not, so an append waits neither for a write nor for a sync
+of them: the newest units stay in memory until there are many. A unit that is read here is checked
+against the data before it is believed; one that does not fit is rebuilt from the data.
 """
 
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from operator import itemgetter
+from typing import Final, NamedTuple
 
 from dledger.compiled import compiled
 from dledger.protocol.messages.entry import Entry
+from dledger.protocol.messages.entry_runs import EntryRun
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.zeros import first_nonzero
 from dledger.types import Index, Term, slots_dataclass
 
+WAITING_UNITS: Final = 512
+"""Units are written when so many of them wait: more would hold up the append that writes them."""
 UNIT: Final = struct.Struct(">iqiqq")
 UNIT_SIZE: Final = 32
 assert UNIT.size == UNIT_SIZE
@@ -59,14 +64,43 @@ def pack_units(starts: Sequence[int], magic: int, pos: int, index: int, term: in
     return b"".join(units)
 
 
+class WaitingRun(NamedTuple):
+    """The units of a run that are not written yet, as the arguments of `pack_units`: nothing that
+    keeps the entries' bytes in memory."""
+
+    starts: Sequence[int]
+    magic: int
+    pos: int
+    index: int
+    term: int
+
+    def unit(self, index: int) -> LogIndexUnit:
+        """The unit of an entry of this run."""
+        start, stop = self.starts[index - self.index : index - self.index + 2]
+        return LogIndexUnit(
+            self.magic, self.pos + start, stop - start, Index(index), Term(self.term)
+        )
+
+
+_index_of = itemgetter(3)
+
+
 class LogIndex:
     """Units by entry index, over ``index/``."""
 
     def __init__(self, files: SegmentFiles) -> None:
         self.files = files
+        self._waiting: list[WaitingRun] = []
+        """In the order of the log. Changed under the writer's lock; who reads it without has that
+        list, whose units are in the file before another list takes its place."""
+        self._count = 0
 
     def get(self, index: int) -> LogIndexUnit | None:
         """The unit of an entry, or None when there is none that names this entry."""
+        waiting = self._waiting
+        if waiting and index >= waiting[0].index:
+            run = waiting[bisect_right(waiting, index, key=_index_of) - 1]
+            return run.unit(index) if index - run.index < len(run.starts) - 1 else None
         offset = index * UNIT_SIZE
         if not self.files.has(offset):
             return None
@@ -75,6 +109,21 @@ class LogIndex:
             return None
         unit = LogIndexUnit(*UNIT.unpack(data))
         return unit if unit.index == index and unit.magic > 0 and unit.size > 0 else None
+
+    def add(self, runs: Sequence[EntryRun]) -> None:
+        """These runs were appended; their units' files have blocks already (`reserve`)."""
+        for run in runs:
+            self._waiting.append(WaitingRun(run.starts, run.magic, run.pos, run.index, run.term))
+            self._count += len(run.starts) - 1
+        if self._count >= WAITING_UNITS:
+            self.write()
+
+    def write(self) -> None:
+        """Hand the waiting units to the files."""
+        waiting = self._waiting
+        if waiting:
+            self.put(waiting[0].index, b"".join(pack_units(*run) for run in waiting))
+            self._waiting, self._count = [], 0
 
     def reserve(self, first: int, count: int) -> None:
         """Make the files of the units of ``count`` entries from ``first`` on, with blocks."""
@@ -90,6 +139,7 @@ class LogIndex:
 
     def cut_behind(self, index: int) -> None:
         """No unit stands behind that of ``index``."""
+        self.write()
         offset, starts = (index + 1) * UNIT_SIZE, self.files.starts
         if starts and first_nonzero(self.files, max(offset, starts[0])) is not None:
             self.files.drop_behind(offset)

@@ -1,8 +1,8 @@
 """The recovery point beside the log (``mark``): how far the disk is known to hold it.
 
-It only ever says too little, never too much. It is written after each sync without waiting (a
-record that can be read is true), made durable by the background tasks, and lowered durably in both
-slots before an entry that it covers is cut.
+It only ever says too little, never too much. Syncs raise it in memory; the background tasks write
+it and make it durable, so that no append waits for it. It is lowered durably in both slots before
+an entry that it covers is cut.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class RecoveryPoints:
         true."""
         self.mark = mark
         self.stale = False
-        """The record written last is not durable yet."""
+        """The record on the disk says less."""
         self.cuts = 0
         self._slots = slots
         self._writing = threading.Lock()
@@ -120,7 +120,7 @@ class RecoveryPoints:
         slots.write_both(mark.pack())
 
     def raise_to(self, durable: LogEnd, commit: Index) -> None:
-        """The log is durable up to there."""
+        """The log is durable up to there; `settle` tells the disk."""
         with self._changing:
             if durable == self.mark.durable and commit == self.mark.commit:
                 return
@@ -138,12 +138,6 @@ class RecoveryPoints:
             if self._vouch is not None:
                 self._vouch(mark, before)
             self.mark, self.stale = mark, True
-        # else the thread that settles the mark writes it, or the next sync
-        if self._writing.acquire(blocking=False):
-            try:
-                self._slots.write(mark.pack())
-            finally:
-                self._writing.release()
 
     def settle(self, indexed: LogEnd | None = None, cuts: int = 0) -> None:
         """Make the mark durable; ``indexed``: the index is synced up to there, unless more cuts
