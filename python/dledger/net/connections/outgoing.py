@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final
 
 from dledger.config import MIB
 from dledger.net.connections.buffers import JOIN_BYTES, joined
@@ -84,29 +84,31 @@ class Outgoing:
             return
         self._out, self._queued = [], 0
         was_full = size > WRITE_HIGH_BYTES
-        # a connection with bytes to send has one
-        transport = cast(asyncio.Transport, self._transport)
-        if transport.is_closing():
+        transport = self._transport
+        if transport is None or transport.is_closing():
             return
         pieces: list[Buffer] = (
             out if len(out) == 1 else [b"".join(out)] if size <= 4 * JOIN_BYTES else joined(out)
         )
         if transport.get_write_buffer_size() == 0:
-            pieces = self._write_now(pieces)
+            pieces = self._write_now(pieces, size)
         if pieces:
             transport.writelines(pieces)
         if was_full:
             self._was_sent()
 
-    def _write_now(self, pieces: list[Buffer]) -> list[Buffer]:
-        """Give the kernel what it takes at once, and return the rest. The loop itself would write
-        at the end of its turn: behind all other work of the turn, such as a write to the disk."""
+    def _write_now(self, pieces: list[Buffer], size: int) -> list[Buffer]:
+        """Give the kernel what it takes of ``size`` bytes at once, and return the rest. The loop
+        itself would write at the end of its turn: behind all other work of the turn, such as a
+        write to the disk."""
         if self._descriptor < 0:  # a transport without a socket, or under TLS
             return pieces
         try:
             sent = os.writev(self._descriptor, pieces[:MOST_PIECES])
         except OSError:
             return pieces  # it is full, or broken, which the transport finds out and tells
+        if sent == size:
+            return []
         for at, piece in enumerate(pieces):
             if sent < len(piece):
                 return [memoryview(piece)[sent:], *pieces[at + 1 :]]

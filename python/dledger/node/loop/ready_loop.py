@@ -177,8 +177,9 @@ class ReadyLoop:
                 for message in ready.messages:
                     self.links[message.remote_id].send(message)
                 if ready.append.runs:
-                    for link in self.links.values():
-                        link.flush()  # the followers write while this node does
+                    if ready.messages:  # the followers write while this node does
+                        for link in self.links.values():
+                            link.flush()
                     self.log_writer.append(ready.append)
             except Exception as error:
                 self.fail(error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 from dledger.catalog.results import CommandResult, DataResult
@@ -155,9 +154,10 @@ class Applier(NodePart):
         header: BodyHeader | None = None
         result: DataResult | CommandResult | None = None
         if entry.magic == MAGIC_NORMAL and entry.body[:2] == BODY_MAGIC:
-            # else another program's, as of DLedger itself: it has a place, no records
-            with suppress(ValueError):
+            try:
                 header = decode_header(entry.body)
+            except ValueError:
+                header = None  # another program's, as of DLedger itself: it has a place, no records
         if header is None:
             self._apply_foreign(catalog, entry)
         elif header.kind is BodyKind.DATA:
