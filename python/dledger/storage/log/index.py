@@ -71,18 +71,18 @@ class WaitingRun(NamedTuple):
     starts: Sequence[int]
     magic: int
     pos: int
-    index: int
+    first: int
     term: int
 
     def unit(self, index: int) -> LogIndexUnit:
         """The unit of an entry of this run."""
-        start, stop = self.starts[index - self.index : index - self.index + 2]
+        start, stop = self.starts[index - self.first : index - self.first + 2]
         return LogIndexUnit(
             self.magic, self.pos + start, stop - start, Index(index), Term(self.term)
         )
 
 
-_index_of = itemgetter(3)
+_first_of = itemgetter(3)
 
 
 class LogIndex:
@@ -98,9 +98,9 @@ class LogIndex:
     def get(self, index: int) -> LogIndexUnit | None:
         """The unit of an entry, or None when there is none that names this entry."""
         waiting = self._waiting
-        if waiting and index >= waiting[0].index:
-            run = waiting[bisect_right(waiting, index, key=_index_of) - 1]
-            return run.unit(index) if index - run.index < len(run.starts) - 1 else None
+        if waiting and index >= waiting[0].first:
+            run = waiting[bisect_right(waiting, index, key=_first_of) - 1]
+            return run.unit(index) if index - run.first < len(run.starts) - 1 else None
         offset = index * UNIT_SIZE
         if not self.files.has(offset):
             return None
@@ -122,7 +122,7 @@ class LogIndex:
         """Hand the waiting units to the files."""
         waiting = self._waiting
         if waiting:
-            self.put(waiting[0].index, b"".join(pack_units(*run) for run in waiting))
+            self.put(waiting[0].first, b"".join(pack_units(*run) for run in waiting))
             self._waiting, self._count = [], 0
 
     def reserve(self, first: int, count: int) -> None:
