@@ -480,7 +480,7 @@ async def test_reading_goes_on_when_all_that_was_unsent_has_left_in_one_write(no
     all at once."""
     _, connection = await called(node)
     served = node.opened[0]
-    served._write_now = lambda pieces: []  # type: ignore[method-assign]
+    served._write_now = lambda pieces, size: []  # type: ignore[method-assign]
     served.pause_reading()
     served.send(StatusResponse(code=Code.SUCCESS, status={"x": b"y" * (WRITE_HIGH_BYTES + 1)}), 1)
     served.resume_reading()

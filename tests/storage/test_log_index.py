@@ -64,7 +64,7 @@ def test_a_clean_end_leaves_no_unit_in_memory(kit, disk):
     assert written(kit, disk) == 3
 
 
-def test_a_killed_process_leaves_units_that_the_next_start_makes_from_the_data(kit, disk):
+def test_units_that_a_killed_process_kept_are_made_from_the_data(kit, disk):
     store = kit.open(disk, BackgroundState.MANUAL)
     entries = kit.fill(store, [60] * 3)
     store = kit.restart(disk, power=False)
