@@ -3,7 +3,7 @@ all partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 from dledger.client.protocol.results import Range
 from dledger.datasource.options.offsets import Positions
 from dledger.datasource.options.rate_limits import RateLimits
-from dledger.datasource.read.planning import Slice, Split, measured, ranges
+from dledger.datasource.read.planning import Slice, Slices, StoredBatches, measured, ranges
 from dledger.errors import ConfigError
 
 STEPS: Final = 8
@@ -77,7 +77,7 @@ class BatchDelay:
 def admit(
     starts: Positions,
     ends: Positions,
-    split: Split,
+    log: StoredBatches,
     max_rows: int | None = None,
     max_bytes: int | None = None,
 ) -> Positions:
@@ -91,10 +91,10 @@ def admit(
     if max_rows is not None:
         backlog = _limit_rows(backlog, max_rows)
     if max_bytes is not None:
-        backlog = _limit_bytes(backlog, max_bytes, split)
+        backlog = _limit_bytes(backlog, max_bytes, log)
     admitted = {topic: dict(partitions) for topic, partitions in starts.items()}
-    for part in backlog:
-        admitted[part.topic][part.partition] = part.end
+    for topic, partition, end in zip(backlog.topics, backlog.partitions, backlog.ends, strict=True):
+        admitted[topic][partition] = end
     return admitted
 
 
@@ -111,18 +111,23 @@ def shares(amounts: list[int], limit: int) -> list[int]:
     return whole
 
 
-def _limit_rows(backlog: list[Slice], limit: int) -> list[Slice]:
-    rows = shares([part.rows for part in backlog], limit)
-    return [part._replace(end=part.start + n) for part, n in zip(backlog, rows, strict=True) if n]
+def _limit_rows(backlog: Slices, limit: int) -> Slices:
+    amounts = backlog.rows
+    if sum(amounts) <= limit:
+        return backlog
+    rows = shares(amounts, limit)
+    return Slices.of(
+        part._replace(end=part.start + n) for part, n in zip(backlog, rows, strict=True) if n
+    )
 
 
-def _limit_bytes(backlog: list[Slice], limit: int, split: Split) -> list[Slice]:
-    backlog = measured(backlog, split)
-    totals = [part.bytes for part in backlog]
+def _limit_bytes(backlog: Slices, limit: int, log: StoredBatches) -> Slices:
+    totals = measured(backlog, log).bytes
     if sum(totals) <= limit:
         return backlog
+    parts = list(backlog)
     wanted = shares(totals, limit)
-    spare = _pieces(backlog, [max(1, share // STEPS) for share in wanted], 2 * STEPS, split)
+    spare = _pieces(parts, [max(1, share // STEPS) for share in wanted], 2 * STEPS, log)
     taken: dict[int, int] = {}
     used = 0
     for i, (pieces, share) in enumerate(zip(spare, wanted, strict=True)):
@@ -131,21 +136,21 @@ def _limit_bytes(backlog: list[Slice], limit: int, split: Split) -> list[Slice]:
             taken[i] = pieces[0].end
             own += pieces.pop(0).bytes
         used += own
-    for i in sorted(range(len(backlog)), key=lambda i: (-totals[i], i)):
+    for i in sorted(range(len(parts)), key=lambda i: (-totals[i], i)):
         for piece in spare[i]:
             if used + piece.bytes > limit:
                 break
             taken[i] = piece.end
             used += piece.bytes
     if not taken:
-        largest = max(range(len(backlog)), key=lambda i: (totals[i], -i))
-        taken[largest] = _pieces([backlog[largest]], [1], 1, split)[0][0].end
-    return [backlog[i]._replace(end=end) for i, end in sorted(taken.items())]
+        largest = max(range(len(parts)), key=lambda i: (totals[i], -i))
+        taken[largest] = _pieces([parts[largest]], [1], 1, log)[0][0].end
+    return Slices.of(parts[i]._replace(end=end) for i, end in sorted(taken.items()))
 
 
 def _pieces(
-    parts: Sequence[Slice], targets: Sequence[int], most: int, split: Split
+    parts: list[Slice], targets: list[int], most: int, log: StoredBatches
 ) -> list[list[Range]]:
     """Pieces of each part at the borders of its stored batches, by one question."""
     spans = [part.span(target, most) for part, target in zip(parts, targets, strict=True)]
-    return [list(pieces) for pieces in split(spans)]
+    return [list(pieces) for pieces in log.split(spans)]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dledger.client.protocol.results import Lineage
-from dledger.datasource.options.offsets import Positions, StreamOffset
+from dledger.datasource.options.offsets import Positions, StreamOffset, without
 from dledger.datasource.options.options import Options
 from dledger.datasource.read.loss import Warnings, deleted, recreated
 from dledger.datasource.table.log import GroupView
@@ -63,9 +63,7 @@ class Changes:
                     self._gone(topic, given.logs[topic])
             elif view.ids[topic] != log_id:
                 self._recreated(topic, log_id, f"behind {_places(known.logs[topic])}")
-            elif left := {
-                p: at for p, at in given.logs.get(topic, {}).items() if p not in view.offsets[topic]
-            }:
+            elif left := without(given.logs.get(topic, {}), view.offsets[topic]):
                 self._left(f"a part of topic {topic!r}", left)
         return {topic for topic, log_id in known.ids.items() if view.ids.get(topic) == log_id}
 
@@ -81,8 +79,7 @@ class Changes:
                 if there
                 else not self._options.selection.fits(topic)
             )
-            read = end.logs.get(topic, {})
-            if kept and (rest := {p: at for p, at in places.items() if p not in read}):
+            if kept and (rest := without(places, end.logs.get(topic, {}))):
                 unread[topic] = rest
         return replace(end, unread=unread, unread_ids={topic: known.ids[topic] for topic in unread})
 

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from dledger.datasource.options.bounds import Bound, BoundKind
-from dledger.datasource.options.offsets import Positions, StreamOffset, batch_start
+from dledger.datasource.options.offsets import Positions, StreamOffset, batch_start, without
 from dledger.datasource.options.option_table import STREAM
 from dledger.datasource.options.rate_limits import RateLimits
 from dledger.datasource.read.loss import check_order, keep_or_fail
@@ -182,25 +182,22 @@ class LogStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvailab
         starts: Positions = {}
         added: Positions = {}
         for topic, ends in view.offsets.items():
-            places = known.logs[topic] if topic in same else {}
-            starts[topic] = {p: places.get(p, view.begins[topic][p]) for p in ends}
-            before = given.logs.get(topic, {}) if topic in same else {}
-            if back := {p: at for p, at in starts[topic].items() if p not in before}:
+            places = view.begins[topic] | (known.logs[topic] if topic in same else {})
+            starts[topic] = dict(zip(ends, map(places.__getitem__, ends), strict=True))
+            if back := without(starts[topic], given.logs.get(topic, {}) if topic in same else {}):
                 added[topic] = back
         return starts, added
 
     def _admit(self, starts: Positions, view: GroupView, limits: RateLimits) -> Positions:
         backlog = sum(
-            end - starts[topic][p]
-            for topic, ends in view.offsets.items()
-            for p, end in ends.items()
+            sum(ends.values()) - sum(starts[topic].values()) for topic, ends in view.offsets.items()
         )
         if not self._pace.go(backlog, limits, patient=self._last is None):
             return starts
         # that view may be old by now
         begins = view.begins if self._last is None else self.log.edges(view.ids).begins
         kept = keep_or_fail(starts, view.offsets, begins, self.options.fail_on_data_loss)
-        return admit(kept, view.offsets, self.log.split, limits.rows, limits.bytes)
+        return admit(kept, view.offsets, self.log, limits.rows, limits.bytes)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The end of the log when it was last asked for, for the query's progress."""

@@ -16,6 +16,7 @@ name them again, the query goes on there.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -106,11 +107,19 @@ def _places(logs: dict[str, Any]) -> tuple[Positions, dict[str, str]]:
 
 
 def _texts(offsets: dict[int, int]) -> dict[str, int]:
-    return {str(p): offsets[p] for p in sorted(offsets)}
+    numbers = sorted(offsets)
+    return dict(zip(map(str, numbers), map(offsets.__getitem__, numbers), strict=True))
 
 
 def _numbers(offsets: dict[str, int]) -> dict[int, int]:
-    return {int(p): int(o) for p, o in offsets.items()}
+    return dict(zip(map(int, offsets), map(int, offsets.values()), strict=True))
+
+
+def without(places: Mapping[int, int], others: Mapping[int, int]) -> dict[int, int]:
+    """The places of the partitions that the others do not have; nearly always there are none."""
+    if places.keys() <= others.keys():
+        return {}
+    return {p: at for p, at in places.items() if p not in others}
 
 
 def batch_start(start: StreamOffset, end: StreamOffset) -> Positions:
@@ -123,15 +132,12 @@ def batch_start(start: StreamOffset, end: StreamOffset) -> Positions:
     for topic, partitions in end.logs.items():
         same = start.ids.get(topic) == end.ids[topic]  # a topic that was created again starts anew
         known = start.logs.get(topic, {}) if same and not start.init else {}
-        said = end.begin.get(topic, {})
         # A first offset is asked for anew after a crash; by then "latest" is somewhere else.
-        begins[topic] = {
-            p: known[p] if p in known else said[p] for p in partitions if p in known or p in said
-        }
-        missing = partitions.keys() - begins[topic].keys()
-        if missing:
+        places = end.begin.get(topic, {}) | known
+        if missing := partitions.keys() - places.keys():
             raise ConfigError(
                 f"the checkpoint does not say where topic {topic!r}, partition {min(missing)} "
                 "starts; give this query a new checkpointLocation"
             )
+        begins[topic] = dict(zip(partitions, map(places.__getitem__, partitions), strict=True))
     return begins

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from operator import le
 from typing import Final
 
 from dledger.datasource.options.offsets import Positions
@@ -33,11 +34,14 @@ def keep_or_fail(starts: Positions, ends: Positions, begins: Positions, fail: bo
     lost: list[str] = []
     kept: Positions = {}
     for topic, partitions in starts.items():
+        kept[topic] = dict(partitions)
+        if all(map(le, map(begins[topic].__getitem__, partitions), partitions.values())):
+            continue  # as nearly always
         for partition, start in partitions.items():
             begin, end = begins[topic][partition], ends[topic][partition]
             if start < begin and start < end:
                 lost.append(f"{topic}/{partition} offsets {start} to {min(begin, end) - 1}")
-            kept.setdefault(topic, {})[partition] = max(start, min(begin, end))
+            kept[topic][partition] = max(start, min(begin, end))
     if lost:
         report(lost, fail)
     return kept
@@ -50,6 +54,8 @@ def check_order(starts: Positions, ends: Positions, what: str) -> None:
         OffsetOutOfRange: naming the first such partition.
     """
     for topic, partitions in ends.items():
+        if all(map(le, map(starts[topic].__getitem__, partitions), partitions.values())):
+            continue
         for partition, end in partitions.items():
             start = starts[topic][partition]
             if start > end:

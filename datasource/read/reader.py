@@ -50,9 +50,17 @@ class LogSlice(InputPartition):
 
 @dataclass
 class LogSlices(InputPartition):
-    """The input of one task where very many partitions have little to read each."""
+    """The input of one task where very many partitions have little to read each: columns."""
 
-    parts: list[LogSlice]
+    address: Address
+    infos: list[TopicInfo]
+    partitions: list[int]
+    starts: list[int]
+    ends: list[int]
+
+    def __iter__(self) -> Iterator[LogSlice]:
+        columns = self.infos, self.partitions, self.starts, self.ends
+        return (LogSlice(self.address, *one) for one in zip(*columns, strict=True))
 
 
 class TopicReads:
@@ -85,11 +93,12 @@ class TopicReads:
             os.cpu_count() or 2,
         )
         address = replace(log.found(), group_id=log.group_id)
-        tasks = (
-            [LogSlice(address, infos[one.topic], one.partition, one.start, one.end) for one in task]
-            for task in together(plan(starts, ends, log.split, shape), shape)
-        )
-        return [task[0] if len(task) == 1 else LogSlices(task) for task in tasks]
+        tasks: list[InputPartition] = []
+        for task in together(plan(starts, ends, log, shape), shape):
+            topics = list(map(infos.__getitem__, task.topics))
+            slices = LogSlices(address, topics, task.partitions, task.starts, task.ends)
+            tasks += slices if len(topics) == 1 else (slices,)
+        return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task, in the executor. Spark passes a bare InputPartition when there is
@@ -101,7 +110,7 @@ class TopicReads:
         """
         settle()
         if isinstance(partition, LogSlices):
-            yield from joined(rows for part in partition.parts for rows in self._read(part))
+            yield from joined(rows for part in partition for rows in self._read(part))
         elif isinstance(partition, LogSlice):
             yield from self._read(partition)
 

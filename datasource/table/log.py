@@ -130,7 +130,8 @@ class Log:
     address: Address | None = None
     group_id: str = ""
     """The last `lineage`."""
-    _pieces: dict[Span, list[Range]] = field(default_factory=dict)
+    _ranges: tuple[list[Any], ...] = ()
+    _sizes: list[int] = field(default_factory=list)
 
     def found(self) -> Address:
         """The group's address; found once."""
@@ -272,13 +273,21 @@ class Log:
         )
         return GroupView(ends, answer.log_ids, begins)
 
+    def sizes(
+        self, topics: list[str], partitions: list[int], starts: list[int], ends: list[int]
+    ) -> list[int]:
+        """The stored bytes of each range [start, end) of a partition; by one question, or none when
+        they are the ranges of the one before: stored batches do not change."""
+        ranges = topics, partitions, starts, ends
+        if topics and ranges != self._ranges:
+            self._sizes = self.ask(lambda client: client.stored_bytes(*ranges))
+            self._ranges = ranges
+        return self._sizes if topics else []
+
     def split(self, spans: Sequence[Span]) -> list[list[Range]]:
-        """Cut each span between stored batches into pieces of at least its target; by one question,
-        or none when they are the spans of the one before: stored batches do not change."""
-        if any(span not in self._pieces for span in spans):
-            answers = self.ask(lambda client: client.split_many(spans))
-            self._pieces = dict(zip(spans, answers, strict=True))
-        return [self._pieces[span] for span in spans]
+        """Cut each span between stored batches into pieces of at least its target; by one
+        question."""
+        return self.ask(lambda client: client.split_many(spans))
 
 
 def check_ids(wanted: Mapping[str, str], found: Mapping[str, str]) -> None:

@@ -54,7 +54,7 @@ def test_whoever_asks_sees_all_partitions_and_opens_none(log: Any) -> None:
     assert catalog.begin_offset(2, 0) == 0
     assert catalog.offset_for_time(2, 0, 0) == -1
     assert catalog.find(2, 0, 0, -1, 1) == []
-    assert catalog.split(2, 0, 0, 0, 1) == []
+    assert catalog.partition_at(2, 0).split(0, 0, 1, 1) == []
     rows, following = list_partitions(catalog, WIDE | MANY - 3, 2)
     assert [(row["partition"], row["end_offset"]) for row in rows] == [(MANY - 3, 0), (MANY - 2, 3)]
     assert following == WIDE | MANY - 1

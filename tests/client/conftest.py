@@ -312,15 +312,10 @@ class FakeGroup:
 
     def _split(self, node: FakeNode, message: SplitRequest, payload: memoryview) -> Any:
         cuts = [
-            self.catalog.split(
-                one.topic_id,
-                one.partition,
-                one.start_offset,
-                one.end_offset,
-                one.target_bytes,
-                min(one.max_pieces, self.most_cuts),
+            self.catalog.partition_at(topic_id, number).split(
+                start, end, target, min(most, self.most_cuts)
             )
-            for one in message.rows()
+            for topic_id, number, start, end, target, most in message.rows()
         ]
         counts, pieces = pack_cuts(cuts)
         return SplitResponse(code=Code.SUCCESS, counts=counts, pieces=pieces)

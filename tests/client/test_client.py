@@ -17,6 +17,7 @@ from dledger.errors import (
     OffsetOutOfRange,
     OutcomeUnknown,
     ProducerFenced,
+    ProtocolError,
     RecordTooLarge,
     TopicExists,
     TopicNotFound,
@@ -34,7 +35,7 @@ from dledger.protocol.messages.client import (
     StatusResponse,
 )
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.splits import SplitRequest
+from dledger.protocol.messages.splits import SplitRequest, pack_cuts
 from dledger.records.body.build import make_records
 from dledger.records.body.header import Codec, decode_header
 from dledger.records.columns.partitioner import murmur2_of
@@ -401,6 +402,30 @@ def test_many_ranges_are_split_in_one_request_and_full_answers_in_more(
     group.most_cuts = 1
     assert either.split_many(spans) == pieces
     assert len(group.requests(SplitRequest)) == 1 + 4
+
+
+def test_stored_bytes_of_many_ranges_are_those_of_their_pieces(
+    either: Any, group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One question for many, more for very many; an empty range has none."""
+    either.create_topic("u", 3)
+    for size in (10, 200, 3000):
+        either.append("t", b"x" * size)
+        either.append("u", b"x" * size, partition=2)
+    columns = ["t", "u", "u", "u", "t"], [0, 2, 2, 0, 0], [0, 1, 2, 0, 1], [3, 3, 3, 0, 2]
+    spans = [Span(*one, 1 << 40) for one in zip(*columns, strict=True)]
+    expected = [sum(piece.bytes for piece in found) for found in either.split_many(spans)]
+    assert 0 < expected[4] < expected[2] < expected[1] < expected[0]
+    assert expected[3] == 0
+    asked = len(group.requests(SplitRequest))
+    assert either.stored_bytes(*columns) == expected
+    assert len(group.requests(SplitRequest)) == asked + 1
+    monkeypatch.setattr("dledger.client.protocol.operations.splitting.SPANS", 2)
+    assert either.stored_bytes(*columns) == expected
+    assert len(group.requests(SplitRequest)) == asked + 1 + 3
+    monkeypatch.setattr("tests.client.conftest.pack_cuts", lambda cuts: pack_cuts(cuts[1:]))
+    with pytest.raises(ProtocolError, match="1 sizes of 2 ranges"):
+        either.stored_bytes(*columns)
 
 
 def test_keys_choose_the_partition_as_kafka_does(either: Any) -> None:

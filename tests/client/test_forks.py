@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Coroutine, ItemsView
+from collections.abc import Callable, Coroutine, ValuesView
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -164,9 +164,9 @@ def test_child_does_not_wait_for_end_offsets_update_of_another_thread() -> None:
     ends = SeenEndOffsets()
 
     class Slow(dict[int, int]):
-        def items(self) -> ItemsView[int, int]:
+        def values(self) -> ValuesView[int]:
             self.no_fork()
-            return super().items()
+            return super().values()
 
     def hold(no_fork: Callable[[], None]) -> None:
         found = Slow({0: 7})

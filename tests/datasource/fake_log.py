@@ -336,6 +336,17 @@ class FakeGroup:
         self.asked.append("split")
         return [self._pieces(span) for span in spans]
 
+    def stored_bytes(
+        self,
+        topics: Sequence[str],
+        partitions: Sequence[int],
+        starts: Sequence[int],
+        ends: Sequence[int],
+    ) -> list[int]:
+        self.asked.append("stored_bytes")
+        columns = zip(topics, partitions, starts, ends, strict=True)
+        return [sum(piece.bytes for piece in self._pieces(Span(*one, 1))) for one in columns]
+
     def _pieces(self, span: Span) -> list[Range]:
         part = self.part(span.topic, span.partition)
         return cut([(b.count, len(b.body)) for b in part.batches], span, part.begin)

@@ -41,6 +41,13 @@ class Layout:
     def split(self, spans: Sequence[Span]) -> list[list[Range]]:
         return [cut(self.batches[s.topic, s.partition], s)[: self.most] for s in spans]
 
+    def sizes(
+        self, topics: list[str], partitions: list[int], starts: list[int], ends: list[int]
+    ) -> list[int]:
+        return [
+            sum(self.stored(*one)) for one in zip(topics, partitions, starts, ends, strict=True)
+        ]
+
     def stored(self, topic: str, partition: int, start: int, end: int) -> list[int]:
         """Bytes of each stored batch that has some of these records."""
         found = cut(self.batches[topic, partition], Span(topic, partition, start, end, 1))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.datasource.read import planning
-from dledger.datasource.read.planning import Shape, Slice, plan, together
+from dledger.datasource.read.planning import Shape, Slice, Slices, plan, together
 from tests.datasource.stored_layout import Layout
 
 MIB = 1 << 20
@@ -18,13 +20,13 @@ layouts = st.dictionaries(
 ).map(lambda batches: Layout(batches, most=7))
 
 
-def records(slices: list[Slice]) -> list[tuple[str, int, int]]:
+def records(slices: Iterable[Slice]) -> list[tuple[str, int, int]]:
     return [(s.topic, s.partition, offset) for s in slices for offset in range(s.start, s.end)]
 
 
 def test_a_partition_with_one_new_record_is_read_and_one_without_is_not() -> None:
     starts = {"a": {0: 4, 1: 5, 2: 6}}
-    assert planning.ranges(starts, {"a": {0: 5, 1: 5, 2: 9}}) == [
+    assert list(planning.ranges(starts, {"a": {0: 5, 1: 5, 2: 9}})) == [
         Slice("a", 0, 4, 5),
         Slice("a", 2, 6, 9),
     ]
@@ -42,7 +44,7 @@ def test_a_plan_reads_every_record_once_and_in_order(
 ) -> None:
     ends = layout.ends
     starts = {t: {p: min(skip, end) for p, end in parts.items()} for t, parts in ends.items()}
-    slices = plan(starts, ends, layout.split, Shape(min_partitions, most_rows, most_bytes))
+    slices = plan(starts, ends, layout, Shape(min_partitions, most_rows, most_bytes))
     wanted = [
         (t, p, o)
         for t in sorted(ends)
@@ -68,7 +70,7 @@ def test_joined_slices_stay_in_order_and_within_task_limits(
     sizes: list[tuple[int, int]], least: int, most_rows: int | None, most_bytes: int | None
 ) -> None:
     slices = [Slice("a", number, 0, rows, size) for number, (rows, size) in enumerate(sizes)]
-    tasks = together(slices, Shape(least, most_rows, most_bytes))
+    tasks = together(Slices.of(slices), Shape(least, most_rows, most_bytes))
     assert [one for task in tasks for one in task] == slices
     assert len(tasks) >= min(len(slices), max(least, planning.MANY_TASKS))
     for task in tasks:
@@ -81,27 +83,27 @@ def test_joined_slices_stay_in_order_and_within_task_limits(
 def test_small_partitions_share_few_tasks_and_large_ones_do_not() -> None:
     """A thousand partitions are few tasks with little to read, and a thousand with much."""
     little, much = (
-        [Slice("a", number, 0, 1, size) for number in range(1000)] for size in (100, MIB)
+        Slices.of(Slice("a", number, 0, 1, size) for number in range(1000)) for size in (100, MIB)
     )
     assert len(together(little)) == planning.MANY_TASKS
     assert len(together(much)) == 1000
-    assert len(together(little[: planning.MANY_TASKS])) == planning.MANY_TASKS, "as ever"
+    assert len(together(little.part(0, planning.MANY_TASKS))) == planning.MANY_TASKS, "as ever"
     assert len(together(little, Shape(least=500))) == 500
 
 
 def test_a_small_read_has_one_task_for_each_partition() -> None:
     layout = Layout({("a", 0): [(10, 100)] * 3, ("a", 1): [(10, 100)], ("a", 2): []})
-    slices = plan({"a": {0: 0, 1: 0, 2: 0}}, layout.ends, layout.split)
+    slices = plan({"a": {0: 0, 1: 0, 2: 0}}, layout.ends, layout)
     assert [(s.partition, s.start, s.end) for s in slices] == [(0, 0, 30), (1, 0, 10)]
 
 
 def test_a_large_partition_is_cut_between_stored_batches_for_its_cores() -> None:
     layout = Layout({("a", 0): [(1000, 4 * MIB)] * 64})
-    slices = plan({"a": {0: 0}}, layout.ends, layout.split, Shape(cores=2))
+    slices = plan({"a": {0: 0}}, layout.ends, layout, Shape(cores=2))
     assert [s.bytes // MIB for s in slices] == [32] * 8
     assert all(s.start % 1000 == 0 for s in slices)
     for cores, sizes in ((64, [16] * 16), (1, [64] * 4)):
-        slices = plan({"a": {0: 0}}, layout.ends, layout.split, Shape(cores=cores))
+        slices = plan({"a": {0: 0}}, layout.ends, layout, Shape(cores=cores))
         assert [s.bytes // MIB for s in slices] == sizes
 
 
@@ -109,19 +111,19 @@ def test_few_tasks_are_as_many_for_each_core() -> None:
     layout = Layout({("a", 0): [(20_000, 2 * MIB)] * 46})
     wanted = {2: [12, 12, 12, 10], 3: [16, 16, 14], 4: [12, 12, 12, 10], 5: [10, 10, 10, 10, 6]}
     for cores, pieces in wanted.items():
-        slices = plan({"a": {0: 0}}, layout.ends, layout.split, Shape(cores=cores))
+        slices = plan({"a": {0: 0}}, layout.ends, layout, Shape(cores=cores))
         assert [s.bytes // (2 * MIB) for s in slices] == pieces, f"{cores} cores"
 
 
 def test_a_partition_that_is_more_than_a_task_is_cut_evenly() -> None:
     layout = Layout({("a", p): [(10, MIB)] * 26 for p in range(4)})
-    slices = plan({"a": dict.fromkeys(range(4), 0)}, layout.ends, layout.split, Shape(cores=2))
+    slices = plan({"a": dict.fromkeys(range(4), 0)}, layout.ends, layout, Shape(cores=2))
     assert [s.bytes // MIB for s in slices] == [13] * 8
 
 
 def test_a_huge_read_has_larger_tasks_in_place_of_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     layout = Layout({("a", p): [(1, 40 * MIB)] * 30 for p in range(4)})
     monkeypatch.setattr(planning, "MOST_TASKS", 16)
-    slices = plan({"a": dict.fromkeys(range(4), 0)}, layout.ends, layout.split)
+    slices = plan({"a": dict.fromkeys(range(4), 0)}, layout.ends, layout)
     assert 4 <= len(slices) <= 16 + 4
     assert len(records(slices)) == 120

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.errors import ProtocolError
-from dledger.protocol.messages.splits import SplitRequest, SplitSpan, pack_cuts, unpack_cuts
+from dledger.protocol.messages.splits import (
+    SplitRequest,
+    SplitSpan,
+    pack_cuts,
+    unpack_cuts,
+    unpack_sizes,
+)
 
 NUMBER = st.integers(-(1 << 63), (1 << 63) - 1)
 
@@ -22,6 +28,14 @@ def test_pieces_come_back_as_they_were(cuts: list[list[tuple[int, int]]]) -> Non
     assert unpack_cuts(*pack_cuts(cuts)) == cuts
 
 
+@given(st.lists(st.lists(st.tuples(NUMBER, NUMBER), min_size=1, max_size=2)))
+def test_sizes_are_the_sums_of_the_pieces(cuts: list[list[tuple[int, int]]]) -> None:
+    sums = [sum(size for _, size in pieces) for pieces in cuts]
+    assert list(unpack_sizes(*pack_cuts(cuts))) == sums
+    whole = [pieces[:1] for pieces in cuts]
+    assert list(unpack_sizes(*pack_cuts(whole))) == [pieces[0][1] for pieces in whole]
+
+
 def test_bytes_that_are_no_spans_or_pieces_are_refused() -> None:
     with pytest.raises(ProtocolError, match="47 bytes are no spans"):
         SplitRequest(spans=bytes(47)).rows()
@@ -31,3 +45,5 @@ def test_bytes_that_are_no_spans_or_pieces_are_refused() -> None:
     for wrong in ((counts[1:], pieces), (counts, pieces[1:]), (counts, b""), (b"", pieces)):
         with pytest.raises(ProtocolError, match="do not agree"):
             unpack_cuts(*wrong)
+        with pytest.raises(ProtocolError, match="do not agree"):
+            unpack_sizes(*wrong)

@@ -31,7 +31,7 @@ def test_both_limits_hold_in_every_batch_until_the_backlog_is_read(
         if at == log.ends:
             break
         left = sum(log.ends["t"].values()) - sum(at["t"].values())
-        after = admit(at, log.ends, log.split, max_rows, max_bytes)
+        after = admit(at, log.ends, log, max_rows, max_bytes)
         rows = sum(after["t"].values()) - sum(at["t"].values())
         assert rows > 0
         assert all(at["t"][p] <= after["t"][p] <= log.ends["t"][p] for p in at["t"])
@@ -48,17 +48,17 @@ def test_both_limits_hold_in_every_batch_until_the_backlog_is_read(
 
 def test_rows_are_shared_out_by_backlog() -> None:
     log = layout_of([(100, 10)], [(300, 10)])
-    assert admit({"t": {0: 0, 1: 0}}, log.ends, log.split, max_rows=40) == {"t": {0: 10, 1: 30}}
+    assert admit({"t": {0: 0, 1: 0}}, log.ends, log, max_rows=40) == {"t": {0: 10, 1: 30}}
 
 
 def test_bytes_are_counted_in_whole_stored_batches() -> None:
     log = layout_of([(10, 100)] * 10)
-    assert admit({"t": {0: 0}}, log.ends, log.split, max_bytes=350) == {"t": {0: 30}}
+    assert admit({"t": {0: 0}}, log.ends, log, max_bytes=350) == {"t": {0: 30}}
 
 
 def test_a_batch_above_the_byte_limit_is_admitted_alone() -> None:
     log = layout_of([(10, 100)], [(10, 500)])
-    assert admit({"t": {0: 0, 1: 0}}, log.ends, log.split, max_bytes=50) == {"t": {0: 0, 1: 10}}
+    assert admit({"t": {0: 0, 1: 0}}, log.ends, log, max_bytes=50) == {"t": {0: 0, 1: 10}}
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=9), st.integers(0, 3000))

@@ -65,7 +65,7 @@ def test_topic_gone_between_the_batch_end_and_the_tasks_is_left_out(
     assert "records 0 to 0 of partition 0" in caplog.text
 
 
-@pytest.mark.parametrize("question", ["offsets", "split_many"])
+@pytest.mark.parametrize("question", ["offsets", "stored_bytes"])
 @pytest.mark.parametrize(("happens", "options"), ALONE)
 def test_a_topic_that_goes_while_tasks_are_planned_is_left_out(
     two: Any, happens: Any, options: dict[str, str], question: str
@@ -119,7 +119,7 @@ def test_topic_gone_without_opt_in_is_an_error_that_names_the_records(
     assert "records 0 to 0 of partition 0" in str(raised.value)
 
 
-@pytest.mark.parametrize("question", ["offsets", "split_many"])
+@pytest.mark.parametrize("question", ["offsets", "stored_bytes"])
 @pytest.mark.parametrize(
     ("happens", "rows"), [(delete, numbers(0, 1, 2)), (recreate, numbers(0, 1, 2, 20))]
 )

@@ -39,6 +39,7 @@ OTHERS: Final[dict[str, tuple[Call, type]]] = {
         lambda client, info: client.split_many([Span(info.name, 0, 0, 1, 1 << 20)]),
         list,
     ),
+    "stored_bytes": (lambda client, info: client.stored_bytes([info.name], [0], [0], [1]), list),
     "partitions": (lambda client, info: client.partitions(), list),
     "commits": (lambda client, info: client.commits(), list),
     "entries": (lambda client, info: client.entries(0, 8), list),

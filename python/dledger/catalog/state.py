@@ -15,7 +15,7 @@ from dledger.catalog.topics.queues import Queues
 from dledger.catalog.topics.schemas import Schemas
 from dledger.catalog.topics.table import TableFactory
 from dledger.catalog.topics.topics import Topics
-from dledger.errors import ConfigError, TopicNotFound
+from dledger.errors import TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 from dledger.types import NO_INDEX, Index
 
@@ -48,7 +48,7 @@ class CatalogState:
         self.members_index: Index = NO_INDEX
         self.secret_enforced = False
         """Whether the group has said that every member must prove its secret."""
-        self.consumer_groups = Groups(self.topics_state, self._at)
+        self.consumer_groups = Groups(self.topics_state, self.partition_at)
         self.queues = Queues()
         self._dropped: list[tuple[int, str]] = []
 
@@ -76,30 +76,33 @@ class CatalogState:
             raise TopicNotFound(self._no_partition(topic_id, 0))
         return info
 
-    def _at(self, topic_id: int, number: int) -> Partition:
+    def partition_at(self, topic_id: int, number: int) -> Partition:
+        """One partition, to be read. Raises: TopicNotFound."""
         key = topic_id << 32 | number
-        if number >> 32 or key not in self.partitions:
+        if number >> 32:
+            raise TopicNotFound(self._no_partition(topic_id, number))
+        found = self._used.get(key)
+        if found is not None:
+            return found
+        if key not in self.partitions:
             raise TopicNotFound(self._no_partition(topic_id, number))
         return self.partitions.look(key)
 
     def begin_offset(self, topic_id: int, partition: int) -> int:
         """First offset that this node has kept. Raises: TopicNotFound."""
-        return self._at(topic_id, partition).begin_offset
+        return self.partition_at(topic_id, partition).begin_offset
 
     def end_offset(self, topic_id: int, partition: int) -> int:
         """The offset that the next record gets. Raises: TopicNotFound."""
-        return self._at(topic_id, partition).next_offset
+        return self.partition_at(topic_id, partition).next_offset
 
     def edges(self, topic: TopicInfo) -> tuple[dict[int, int], dict[int, int]]:
         """Of every partition the first offset that this node has kept, and the next one."""
-        used, first = self._used, topic.topic_id << 32
-        begins = dict.fromkeys(range(topic.partitions), 0)
-        ends = begins.copy()
-        for number in begins:
-            partition = used.get(first | number)
-            if partition is not None:
-                begins[number], ends[number] = partition.begin_offset, partition.next_offset
-        return begins, ends
+        first, numbers = topic.topic_id << 32, range(topic.partitions)
+        found = list(map(self._used.get, range(first, first + topic.partitions)))
+        begins = [0 if one is None else one.begin_offset for one in found]
+        ends = [0 if one is None else one.next_offset for one in found]
+        return dict(zip(numbers, begins, strict=True)), dict(zip(numbers, ends, strict=True))
 
     def find(
         self, topic_id: int, partition: int, offset: int, end_offset: int, max_bytes: int
@@ -113,7 +116,7 @@ class CatalogState:
             TopicNotFound: no such topic or partition.
             OffsetOutOfRange: ``offset`` is below the first kept one.
         """
-        return self._at(topic_id, partition).find(offset, end_offset, max_bytes)
+        return self.partition_at(topic_id, partition).find(offset, end_offset, max_bytes)
 
     def find_run(
         self, topic_id: int, partition: int, offset: int, end_offset: int, max_bytes: int
@@ -123,38 +126,14 @@ class CatalogState:
         Raises:
             TopicNotFound: no such topic or partition.
         """
-        return self._at(topic_id, partition).find_run(offset, end_offset, max_bytes)
+        return self.partition_at(topic_id, partition).find_run(offset, end_offset, max_bytes)
 
     def offset_for_time(self, topic_id: int, partition: int, timestamp_us: int) -> int:
         """The base offset of the first batch with a record of that time or later, -1 when there is
         none: every kept record before it is older. Lower than need be where times fall back and the
         newest records were deleted.
         """
-        return self._at(topic_id, partition).offset_for_time(timestamp_us)
-
-    def split(
-        self,
-        topic_id: int,
-        partition: int,
-        start: int,
-        end: int,
-        target_bytes: int,
-        max_pieces: int = 10_000,
-    ) -> list[tuple[int, int]]:
-        """Cut [start, end) at batch borders into (end offset, stored bytes) of about
-        ``target_bytes`` each.
-
-        The last end is the asked one unless ``max_pieces`` came first.
-
-        Raises:
-            TopicNotFound: no such topic or partition.
-            OffsetOutOfRange: the range is not all there.
-        """
-        if target_bytes < 1 or max_pieces < 1:
-            raise ConfigError(
-                f"target_bytes {target_bytes} and max_pieces {max_pieces} must be 1 or more"
-            )
-        return self._at(topic_id, partition).split(start, end, target_bytes, max_pieces)
+        return self.partition_at(topic_id, partition).offset_for_time(timestamp_us)
 
     def records_of(self, first: int, last: int) -> list[tuple[str, int, int, int]]:
         """The applied records in the entries ``first`` to ``last``: (topic, partition, first

@@ -15,6 +15,7 @@ them. A row's count is the next one's base offset less its own.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
@@ -61,3 +62,23 @@ def pack_batches(
         bytes_before += size
         index += 1
     return b"".join(rows), base_offsets, base_offset, newest_us, bytes_before
+
+
+def row_edges(rows: Buffer, next_offset: int, all_bytes: int) -> tuple[list[int], list[int]]:
+    """The base offsets of a table's last rows, and the bytes before each; and both of the row to
+    come."""
+    fields = list(ROW.iter_unpack(rows))
+    return [*[row[0] for row in fields], next_offset], [*[row[5] for row in fields], all_bytes]
+
+
+def cut_rows(
+    bases: list[int], before: list[int], start: int, end: int, target_bytes: int, max_pieces: int
+) -> list[tuple[int, int]]:
+    """`Partition.split` of a range that lies in the rows with these `row_edges`."""
+    cuts: list[tuple[int, int]] = []
+    row, stop = bisect_right(bases, start) - 1, bisect_left(bases, end)
+    while row < stop and len(cuts) < max_pieces:
+        done = before[row]
+        row = min(max(row + 1, bisect_left(before, done + target_bytes)), stop)
+        cuts.append((min(bases[row], end), before[row] - done))
+    return cuts

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Final
 
 from dledger.catalog.results import BatchRef, RunRef
-from dledger.catalog.topics.batch_rows import ROW, ROW_SIZE, pack_batches
+from dledger.catalog.topics.batch_rows import ROW, ROW_SIZE, cut_rows, pack_batches, row_edges
 from dledger.catalog.topics.table import Table, TableFactory
 from dledger.checksum import crc32
 from dledger.errors import CorruptStore, OffsetOutOfRange
@@ -27,6 +27,9 @@ APPLIED: Final = 32
 BYTES: Final = 40
 CHUNK_ROWS: Final = 1024
 FIRST_ROWS: Final = 8
+NEAR_ROWS: Final = 16
+"""So many of the last rows are read at once, where a plan asks for what came since the one before:
+each read of a table costs more than these rows."""
 MAX_CURSORS: Final = 64
 MIN_RUN: Final = 32
 """Batches that are sent as a run."""
@@ -70,6 +73,10 @@ class Partition:
     """Most entries that ever lay between a batch and its commit."""
     begin_row: int = 0
     begin_offset: int = 0
+    last_base: int = 0
+    """Base offset of the last row, and below the bytes before it: plans and readers that follow the
+    log ask for no other, and so need not read the table."""
+    last_before: int = 0
     _cursors: dict[int, int] | None = None
     """Where readers go on: offset -> row, so that they need no search."""
     _table: Table | None = None
@@ -103,6 +110,7 @@ class Partition:
                     f"log"
                 )
             self.begin_offset = self._number(self.begin_row, BASE)
+            self.last_base, self.last_before = base, before
 
     def append(
         self, index: int, pos: int, size: int, crc: int, count: int, last_us: int, applied_at: int
@@ -117,6 +125,7 @@ class Partition:
         (self._table or self.table).append(row)
         self.rows_crc = crc32(row, self.rows_crc)
         self.rows += 1
+        self.last_base, self.last_before = base, self.bytes
         self.bytes += size
         self.next_offset = base + count
         return base
@@ -131,6 +140,8 @@ class Partition:
         (self._table or self.table).append(rows)
         self.rows_crc = crc32(rows, self.rows_crc)
         self.rows += len(base_offsets)
+        self.last_base = base_offsets[-1]
+        self.last_before = _number_at(rows, len(rows) - ROW_SIZE + BYTES)[0]
         self.next_offset, self.newest_us, self.bytes = ends_now
         return base_offsets
 
@@ -164,9 +175,10 @@ class Partition:
 
     def _is_in_last_row(self, offset: int) -> bool:
         """Whether it is the offset of a record of the last batch, or behind it."""
-        return self.begin_row < self.rows and offset >= self._number(self.rows - 1, BASE)
+        return self.begin_row < self.rows and offset >= self.last_base
 
-    def _row_of(self, offset: int) -> int:
+    def _check_kept(self, offset: int) -> None:
+        """Raises `OffsetOutOfRange` for one that is neither of a kept record nor the next."""
         if not self.begin_offset <= offset <= self.next_offset:
             raise OffsetOutOfRange(
                 f"offset {offset} of {self.name} is outside of what is kept, {self.begin_offset} "
@@ -174,6 +186,9 @@ class Partition:
                 self.begin_offset,
                 self.next_offset,
             )
+
+    def _row_of(self, offset: int) -> int:
+        self._check_kept(offset)
         if self._is_in_last_row(offset):
             return self.rows - 1  # a reader that follows the log asks for its last batch
         return self._first_above(BASE, offset, self.begin_row, self.rows) - 1
@@ -316,10 +331,14 @@ class Partition:
         if start >= end:
             return []
         if self._is_in_last_row(start) and end <= self.next_offset:
-            return [(end, self.bytes - self._number(self.rows - 1, BYTES))]
+            return [(end, self.bytes - self.last_before)]
+        for offset in (start, end):  # a shorter answer would lose records
+            self._check_kept(offset)
+        near = max(self.begin_row, self.rows - NEAR_ROWS)
+        edges = row_edges(self.table.read(near, self.rows), self.next_offset, self.bytes)
+        if edges[0][0] <= start:
+            return cut_rows(*edges, start, end, target_bytes, max_pieces)
         first, last = self._row_of(start), self._row_of(end - 1)
-        # refuse an end that is not there yet: a shorter answer would lose records
-        self._row_of(end)
         cuts: list[tuple[int, int]] = []
         done = self._number(first, BYTES)
         whole = (self._number(last + 1, BYTES) if last + 1 < self.rows else self.bytes) - done

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any, Final, TypeAlias, TypeVar
@@ -59,6 +59,12 @@ def _whole(value: Any) -> int:
     return number
 
 
+def _are_whole(values: Collection[Any]) -> bool:
+    """Whether all of them are as `_whole` gives them; quick, because there may be thousands."""
+    plain = set(map(type, values)) <= {int}
+    return plain and (not values or (min(values) in INT64 and max(values) in INT64))
+
+
 def _truth(value: Any) -> bool:
     if isinstance(value, bool):
         return value
@@ -80,7 +86,12 @@ def _each(take: Take, named: str) -> Take:
     def take_all(value: Any) -> list[Any]:
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
             raise WrongArgument(named, value)
-        return [take(one) for one in value]
+        found = list(value)
+        if take is _text and set(map(type, found)) <= {str}:
+            for one in set(found):
+                _text(one)
+            return found
+        return found if take is _whole and _are_whole(found) else list(map(take, found))
 
     return take_all
 
@@ -89,6 +100,8 @@ def _pairs(key: Take, item: Take, named: str) -> Take:
     def take(value: Any) -> dict[Any, Any]:
         if not isinstance(value, Mapping):
             raise WrongArgument(named, value)
+        if key is item is _whole and _are_whole(value) and _are_whole(value.values()):
+            return dict(value)
         return {key(name): item(one) for name, one in value.items()}
 
     return take

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import repeat
+from operator import lt
 from typing import Final
 
 from dledger.forks import fork_lock
@@ -51,8 +53,8 @@ class SeenEndOffsets:
         with _lock:
             logs = self._known.setdefault(topic, {})
             ends = logs.setdefault(log_id, {})
-            for at, end in found.items():
-                ends[at] = max(end, ends.get(at, 0))
+            known = map(ends.get, found, repeat(0))
+            ends.update(zip(found, map(max, found.values(), known), strict=True))
             while len(logs) > LOGS:
                 del logs[next(iter(logs))]
 
@@ -76,6 +78,9 @@ def behind(answer: OffsetsResponse, known: Known) -> str:
     is not."""
     for topic, offsets in answer.offsets.items():
         ends = known.get(topic, {}).get(answer.log_ids.get(topic, ""), {})
+        known_ends = map(ends.get, offsets, repeat(0))
+        if not any(map(lt, offsets.values(), known_ends)):
+            continue
         for at, end in offsets.items():
             if end < ends.get(at, 0):
                 return (

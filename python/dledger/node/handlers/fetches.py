@@ -19,7 +19,7 @@ from dledger.protocol.messages.client import FetchRequest, SplitResponse
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE
 from dledger.protocol.messages.fetched import FETCHED_ROW, FetchedBatches, FetchedRun, FetchResponse
-from dledger.protocol.messages.splits import Pieces, SplitRequest, SplitSpan, pack_cuts
+from dledger.protocol.messages.splits import Pieces, SplitRequest, pack_cuts
 from dledger.types import NO_INDEX, Buffer, Index
 
 logger = logging.getLogger(__name__)
@@ -303,29 +303,23 @@ class Reads(NodePart):
         """Cut ranges of offsets into pieces of about equal bytes; all of them, or none when one
         cannot be."""
         cuts: list[Pieces] = []
-        left = MAX_CUTS
-        for span in request.rows():
-            refused = self._refused(span)
-            if refused is not None:
+        left, partition_at = MAX_CUTS, self._catalog.partition_at
+        for topic_id, number, start, end, target, most in request.rows():
+            try:
+                partition = partition_at(topic_id, number)
+            except TopicNotFound as error:
+                refused = SplitResponse(code=Code.UNKNOWN_TOPIC, message=str(error))
                 connection.send(refused, request_id)
                 return
-            topic_id, partition, start, end, target, most = span
-            found = self._catalog.split(
-                topic_id, partition, start, end, max(1, target), max(1, min(most, left))
-            )
+            begin, stop = partition.begin_offset, partition.next_offset
+            if not begin <= start <= end <= stop:
+                code = Code.BEHIND if end > stop else Code.OFFSET_OUT_OF_RANGE
+                text = f"[{start}, {end}) is not within [{begin}, {stop})"
+                connection.send(SplitResponse(code=code, message=text), request_id)
+                return
+            found = partition.split(start, end, max(1, target), max(1, min(most, left)))
             left -= len(found)
             cuts.append(found)
         counts, pieces = pack_cuts(cuts)
         answer = SplitResponse(code=Code.SUCCESS, counts=counts, pieces=pieces)
         connection.send(answer, request_id)
-
-    def _refused(self, span: SplitSpan) -> SplitResponse | None:
-        begin, end = self._range(span.topic_id, span.partition)
-        if begin < 0:
-            text = f"there is no partition {span.partition} of a topic with id {span.topic_id}"
-            return SplitResponse(code=Code.UNKNOWN_TOPIC, message=text)
-        if not begin <= span.start_offset <= span.end_offset <= end:
-            code = Code.BEHIND if span.end_offset > end else Code.OFFSET_OUT_OF_RANGE
-            text = f"[{span.start_offset}, {span.end_offset}) is not within [{begin}, {end})"
-            return SplitResponse(code=code, message=text)
-        return None

@@ -3,6 +3,7 @@ beside these."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 from enum import IntEnum
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from dledger.protocol.messages.catalog_commands import Command
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
-from dledger.protocol.messages.splits import Pieces, SplitRequest, unpack_cuts
+from dledger.protocol.messages.splits import Pieces, SplitRequest, unpack_cuts, unpack_sizes
 from dledger.types import Index, NodeId, OfPartitions, slots_dataclass
 
 
@@ -165,6 +166,10 @@ class SplitResponse(Response):
     def cuts(self) -> list[Pieces]:
         """The pieces of each span; raises as `unpack_cuts`."""
         return unpack_cuts(self.counts, self.pieces)
+
+    def sizes(self) -> Sequence[int]:
+        """The stored bytes of each span; raises as `unpack_cuts`."""
+        return unpack_sizes(self.counts, self.pieces)
 
 
 @slots_dataclass(kw_only=True)

@@ -13,6 +13,9 @@ from dledger.types import slots_dataclass
 
 SPAN: Final = struct.Struct("<6q")
 PIECE: Final = struct.Struct("<2q")
+WHOLE: Final = 1 << 62
+"""A ``target_bytes`` that nothing reaches: one piece, with the bytes of the whole range."""
+_ONE: Final = struct.pack("<I", 1)
 Pieces = list[tuple[int, int]]
 """The end offset and the stored bytes of each piece of a range, in order."""
 
@@ -36,26 +39,27 @@ class SplitRequest:
     spans: bytes
 
     @staticmethod
-    def of(spans: Iterable[SplitSpan]) -> SplitRequest:
-        """The request for these spans.
+    def of(spans: Iterable[tuple[int, ...]]) -> SplitRequest:
+        """The request for spans, with the fields of `SplitSpan` each.
 
         Raises:
             ProtocolError: a number has no room.
         """
         try:
-            return SplitRequest(spans=b"".join(SPAN.pack(*span) for span in spans))
+            numbers = list(chain.from_iterable(spans))
+            return SplitRequest(spans=struct.pack(f"<{len(numbers)}q", *numbers))
         except struct.error as error:
             raise ProtocolError(f"SplitRequest cannot be sent: {error}") from None
 
-    def rows(self) -> Iterator[SplitSpan]:
-        """Its spans.
+    def rows(self) -> Iterator[tuple[int, ...]]:
+        """Its spans, as plain tuples.
 
         Raises:
             ProtocolError: the bytes are none.
         """
         if len(self.spans) % SPAN.size:
             raise ProtocolError(f"SplitRequest.spans: {len(self.spans)} bytes are no spans")
-        return map(SplitSpan._make, SPAN.iter_unpack(self.spans))
+        return SPAN.iter_unpack(self.spans)
 
 
 def pack_cuts(cuts: Sequence[Pieces]) -> tuple[bytes, bytes]:
@@ -78,3 +82,10 @@ def unpack_cuts(counts: bytes, pieces: bytes) -> list[Pieces]:
         )
     rows = PIECE.iter_unpack(pieces)
     return [[next(rows) for _ in range(number)] for number in numbers]
+
+
+def unpack_sizes(counts: bytes, pieces: bytes) -> Sequence[int]:
+    """The stored bytes of each span; raises as `unpack_cuts`."""
+    if counts == _ONE * (len(pieces) // PIECE.size) and not len(pieces) % PIECE.size:
+        return struct.unpack(f"<{len(pieces) // 8}q", pieces)[1::2]
+    return [sum(size for _, size in cuts) for cuts in unpack_cuts(counts, pieces)]

@@ -18,6 +18,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -165,12 +166,12 @@ class FileTable:
         return stored
 
     def _verified(self, stored: bytes, start: int) -> bytes:
-        rows: list[bytes] = []
-        for number, row, is_sound in unpack_rows(stored, self.row_size, start):
-            if not is_sound:
-                raise self._damaged(number)
-            rows.append(row)
-        return rows[0] if len(rows) == 1 else b"".join(rows)
+        each = struct.iter_unpack(f"{self.row_size}s{CRC_BYTES}x", stored)
+        rows = b"".join(chain.from_iterable(each))
+        if pack_rows(rows, self.row_size, start) != stored:
+            found = unpack_rows(stored, self.row_size, start)
+            raise self._damaged(next(number for number, _, is_sound in found if not is_sound))
+        return rows
 
     def _damaged(self, number: int) -> CatalogLost:
         return CatalogLost(f"row {number} of {self._path(self._first)} is damaged")

@@ -105,6 +105,7 @@ class Operations(ABC):
     offsets_at = Method(offsets_by_time.offsets_at)
     split = Method(splitting.split)
     split_many = Method(splitting.split_many)
+    stored_bytes = Method(splitting.stored_bytes)
 
     partitions = Method(group_state.partitions)
     commits = Method(group_state.commits)

@@ -32,17 +32,13 @@ def offsets(
     """
     for name in topics:
         check_name("topic", name)
-    known = {
-        name: {int(p): int(o) for p, o in wanted.items()}
-        for name, wanted in (newer_than or {}).items()
-    }
     time_us = microseconds("timestamp_us", timestamp_us)
     request = OffsetsRequest(
         topics=tuple(topics),
         kind=kind,
         timestamp_us=time_us,
         stale=stale,
-        newer_than=known,
+        newer_than={name: dict(wanted) for name, wanted in (newer_than or {}).items()},
         wait_ms=wait_ms,
     )
     what = f"{kind.name.lower()} offsets of {', '.join(topics)}"
