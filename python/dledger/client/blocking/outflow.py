@@ -82,7 +82,7 @@ class Flow(FlowBase):
             ForkedClient: as `check`.
         """
         self.check()
-        if not self.background.here and not self._has_room():
+        if not self._has_room() and not self.background.here:  # mostly there is
             self._send()
             self._gates.wait(self._has_room)
 
