@@ -240,7 +240,8 @@ class ByHand(Environment):
         """Results that the loop has not heard."""
         self.on_durable, self.on_truncated = self.durable.append, self.cuts.append
         self.fail = self.failures.append
-        loop: Any = SimpleNamespace(call_soon_threadsafe=lambda *told: self.on_the_way.append(told))
+        tell = lambda *told: self.on_the_way.append(told)  # noqa: E731
+        loop: Any = SimpleNamespace(call_soon_threadsafe=tell, call_soon=tell)
         self.writer = LogWriter(self, loop, listener=self, lazy=lazy, environment=self)  # type: ignore[arg-type]
 
     def now_ms(self) -> int:
@@ -312,9 +313,12 @@ def test_flush_async_tells_at_once_what_was_written_and_syncs_it_soon() -> None:
     """However much comes meanwhile; when nothing came, nothing is synced; at the end all is."""
     hand = ByHand(lazy=True)
     hand.write()
+    hand.hear()
+    assert hand.durable == ["written"]
     assert hand.turn() == LAZY_SYNC_MS / 1000
     hand.time_ms += LAZY_SYNC_MS - 50
     hand.write()
+    assert not hand.jobs, "the thread will sync it with the one before"
     assert hand.turn() == 0.05
     assert (hand.done, hand.durable) == (["append"] * 2, ["written"] * 2)
     hand.time_ms += 50
@@ -324,8 +328,17 @@ def test_flush_async_tells_at_once_what_was_written_and_syncs_it_soon() -> None:
     assert hand.turn() is None
     assert hand.syncs == 1
     hand.write()
+    assert hand.jobs, "no sync is to come that covers it"
     hand.turn(last=True)
-    assert (hand.done, hand.durable[3:]) == (["append"] * 3, ["sync 2"])
+    assert (hand.done, hand.durable[3:]) == (["append"] * 3, ["written", "sync 2"])
+
+
+def test_B20_what_flush_async_told_at_once_says_nothing_after_a_cut() -> None:
+    hand = ByHand(lazy=True)
+    hand.write()
+    hand.writer.truncate(Index(0))
+    hand.hear()
+    assert hand.durable == []
 
 
 @pytest.mark.group(start=False, disks=MemoryDisk)

@@ -154,6 +154,8 @@ class LogWriter:
                 return
             finally:
                 self._writing.release()
+            if self._lazy:  # not by way of the thread, which would take longer than the write
+                self._loop.call_soon(self._durable, (self._store.end.position, self._cuts))
             if not self._sync_asked:
                 self._sync_asked = True
                 self._put(SYNC)
@@ -211,15 +213,16 @@ class LogWriter:
         after a failed sync the kernel may call the lost pages clean (D2)."""
         if self._failed:
             return None
-        self._sync_asked = False  # before the sync: a later write needs another one
         due = [*self._waiting, *jobs] if self._waiting else jobs
         try:
             self._carry_out(due, last)
             if self._lazy and due and not last:
-                self._tell(self._durable, (self._store.end.position, self._cuts_done))
+                if any(job is not SYNC for job in due):
+                    self._tell(self._durable, (self._store.end.position, self._cuts_done))
                 self._sync_due = self._sync_due or self._now_ms() + LAZY_SYNC_MS
             if not self._lazy or last or self._now_ms() >= self._sync_due > 0:
                 self._sync_due = 0
+                self._sync_asked = False  # before the sync: a later write needs another one
                 self._tell(self._durable, (self._store.sync(), self._cuts_done))
         except BaseException as error:
             self._failed = True
