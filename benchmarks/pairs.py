@@ -28,11 +28,11 @@ from typing import Any, NamedTuple
 from benchmarks.load import append_load
 
 SAMPLES = 10_000
-SIZE = 1024
 LOADS = {
-    "1 in flight": {"in_flight": 1},
-    "512 in flight": {"in_flight": 512},
-    "200 connections": {"in_flight": 1, "connections": 200},
+    "1 in flight": {"size": 1 << 10, "in_flight": 1},
+    "512 in flight": {"size": 1 << 10, "in_flight": 512},
+    "200 connections": {"size": 1 << 10, "in_flight": 1, "connections": 200},
+    "1 MiB, 8 in flight": {"size": 1 << 20, "in_flight": 8},
 }
 CONNECT = "a new client and its first answer: p50 ms"
 
@@ -101,7 +101,7 @@ class Checkout:
     def start(self) -> None:
         """Wait for the group, and warm files and caches."""
         self._address, self._topic_id, self._pids = self._answer()
-        append_load(self._address, self._topic_id, SIZE, 8, 0.5)
+        append_load(self._address, self._topic_id, 1 << 10, 8, 0.5)
 
     def _answer(self) -> Any:
         assert self._process.stdout is not None
@@ -115,7 +115,7 @@ class Checkout:
     def load(self, case: str, seconds: float) -> Slice:
         """A turn of that load, with the load generator of this process."""
         before = [processor_s(pid) for pid in self._pids]
-        load = append_load(self._address, self._topic_id, SIZE, seconds=seconds, **LOADS[case])
+        load = append_load(self._address, self._topic_id, seconds=seconds, **LOADS[case])
         spent = [processor_s(pid) - was for pid, was in zip(self._pids, before, strict=True)]
         p50 = statistics.median(load.latencies) * 1000
         return Slice(load.requests, spent[0] * 1e6, sum(spent[1:]) * 1e6, load.seconds, p50)

@@ -51,6 +51,11 @@ def requests(running: EmbeddedGroup, client: Client, seconds: float) -> int:
     return append_load(leader_address(running), _topic(client), SIZE, 512, seconds).requests
 
 
+def bodies(running: EmbeddedGroup, client: Client, seconds: float) -> int:
+    """Appends of one record of 1 MiB, 8 in flight."""
+    return append_load(leader_address(running), _topic(client), 1 << 20, 8, seconds).requests
+
+
 def append(running: EmbeddedGroup, client: Client, seconds: float) -> int:
     """`Client.append` of one value of 1 KiB."""
     done, end = 0, time.perf_counter() + seconds
@@ -82,6 +87,7 @@ def read(running: EmbeddedGroup, client: Client, seconds: float) -> int:
 WAYS: Final[dict[str, Way]] = {
     "single": single,
     "requests": requests,
+    "bodies": bodies,
     "append": append,
     "producer": producer,
     "read": read,
