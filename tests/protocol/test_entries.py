@@ -143,6 +143,17 @@ def test_a_changed_body_is_found_unless_its_entry_is_unverified(data: Bodies, fl
     assert bodies_are_sound(in_one_piece(entries))
 
 
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_changed_large_body_is_found_unless_its_entry_is_unverified(at: int) -> None:
+    """In one piece with others, as a push brings them."""
+    data = [b"x" * (LARGE_BODY + number) for number in range(3)]
+    entries = list(stamp_all(END, Term(3), MAGIC_NORMAL, data, 1 << 30))
+    assert bodies_are_sound(in_one_piece(entries))
+    entries[at] = replace(entries[at], body=data[at][:-1] + b"y")
+    assert not bodies_are_sound(in_one_piece(entries))
+    assert bodies_are_sound(in_one_piece([unverified(one) for one in entries]))
+
+
 @given(data=bodies, cuts=st.tuples(st.integers(-3, 14), st.integers(-3, 14)))
 def test_entries_in_runs_are_a_sequence_of_entries(data: Bodies, cuts: tuple[int, int]) -> None:
     runs, plain = stamp_all(END, Term(3), MAGIC_NORMAL, data, SEGMENT), stamped(data)
