@@ -15,6 +15,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -27,17 +28,23 @@ PIECE_BYTES: Final = 4096
 page cache."""
 BLOCK: Final = 4096
 """Alignment of place, length and memory: enough for the logical block of any usual device."""
-STAGING_BYTES: Final = 1 << 20
+STAGING_BYTES: Final = 2 << 20
+"""A huge page of most machines."""
 
 _O_DIRECT: Final[int] = getattr(os, "O_DIRECT", 0)
 _REFUSALS: Final = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT}
 
 
 class _Staging(threading.local):
-    """Aligned memory of each writing thread."""
+    """Aligned memory of each writing thread; one huge page where the system has them, so that the
+    device is told of one place in place of hundreds of pages."""
 
     def __init__(self) -> None:
-        self.memory = memoryview(mmap.mmap(-1, STAGING_BYTES))
+        memory = mmap.mmap(-1, STAGING_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):  # a system without them
+                memory.madvise(mmap.MADV_HUGEPAGE)
+        self.memory = memoryview(memory)
 
 
 _staging = _Staging()
