@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 from net_fakes import Watched, dial
 
+from dledger.config import MIB
 from dledger.errors import ConfigError, PortInUse, ProtocolError, Unavailable
 from dledger.net import Connection, FrameLimits, Handlers, Listener, Patience, connect
 from dledger.net.address import KERNEL_BYTES, split_address
 from dledger.net.connections.buffers import JOIN_BYTES, joined
 from dledger.net.connections.handlers import RECEIVE_BYTES, OnConnection
-from dledger.net.connections.incoming import TURN_BYTES, TURN_FRAMES
+from dledger.net.connections.incoming import HEAD_BYTES, TURN_BYTES, TURN_FRAMES
 from dledger.net.connections.outgoing import WRITE_HIGH_BYTES
 from dledger.net.loop import loop_factory
 from dledger.protocol.messages.client import (
@@ -364,6 +365,19 @@ async def test_ended_connection_holds_no_memory_while_still_referenced(
             await other.until(lambda seen=seen: len(other.answers) > seen)  # type: ignore[misc]
     await node.until(lambda: len(node.closed) == 1)
     assert reader.held == 0
+
+
+async def test_first_read_behind_a_large_payload_is_that_of_a_head(node: Node) -> None:
+    """So the next payload goes straight to its place, with little to be copied."""
+    async with welcome(node) as (sock, connection):
+        assert len(connection.get_buffer(-1)) == RECEIVE_BYTES
+        await asyncio.to_thread(sock.sendall, b"".join(encode(AppendRequest(), 1, [bytes(MIB)])))
+        await node.until(lambda: len(node.frames) == 2)
+        assert len(connection.get_buffer(-1)) == HEAD_BYTES
+        assert len(connection.get_buffer(-1)) == HEAD_BYTES, "until something came"
+        await asyncio.to_thread(sock.sendall, b"".join(encode(StatusRequest(), 1)))
+        await node.until(lambda: len(node.frames) == 3)
+        assert len(connection.get_buffer(-1)) == RECEIVE_BYTES
 
 
 async def test_request_flood_on_one_connection_leaves_turns_room_for_others(

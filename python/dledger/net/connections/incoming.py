@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from dledger.errors import ProtocolError
 from dledger.net.connections.handlers import Handlers, receive_buffer
 from dledger.net.connections.outgoing import WRITE_HIGH_BYTES, Outgoing
+from dledger.net.connections.payload_memory import payload_memory
 from dledger.net.limits.frame_turns import FrameTurns
 from dledger.net.limits.inflow import PRESSED_READ_BYTES, Inflow
 from dledger.protocol.messages.hello import HelloRequest
@@ -33,6 +34,11 @@ TURN_BYTES: Final = 256 << 10
 """Bytes of one client that are taken before it is the others' turn. Where a read fills its buffer,
 libuv reads again at once, up to 32 times: megabytes of one connection's commands would be carried
 out while all others wait."""
+
+
+HEAD_BYTES: Final = 4 << 10
+"""The first read behind a large payload. Mostly the head of another one comes, and what is read of
+its payload beside it has to be copied; the next read goes straight to its place."""
 
 
 class Incoming(Outgoing, ABC):
@@ -64,12 +70,17 @@ class Incoming(Outgoing, ABC):
         self._inflow = inflow
         self._turns = turns
         self._reader = FrameReader(
-            limits, HELLO_LIMITS if accepted else None, admits=self._admits if inflow else None
+            limits,
+            HELLO_LIMITS if accepted else None,
+            admits=self._admits if inflow else None,
+            memory=payload_memory.take,
         )
         self._buffer = receive_buffer
         self._shared: memoryview | None = None
         """The thread's receive buffer, while this connection reads into it; None: into a large
         payload's own."""
+        self._after_large = False
+        """The last read went into a large payload's buffer."""
         self._holds = 0
         """The bytes that `Inflow` has noted."""
         self._frames: list[Frame] = []
@@ -90,12 +101,15 @@ class Incoming(Outgoing, ABC):
     def get_buffer(self, sizehint: int) -> memoryview:
         reader = self._reader
         if reader.large is not None:
-            self._shared, wanted = None, cast(memoryview, reader.wanted)
+            self._shared, self._after_large = None, True
+            wanted = cast(memoryview, reader.wanted)
             # Of a client no more at once than is its turn: fifty may have megabytes ready.
             return wanted[:TURN_BYTES] if self._accepted and not self.is_member else wanted
         self._shared = buffer = self._buffer.view
         rest = reader.rest
         if not rest:
+            if self._after_large:
+                return buffer[:HEAD_BYTES]
             return (
                 buffer[:PRESSED_READ_BYTES]
                 if self._inflow is not None and self._inflow.is_pressed
@@ -111,6 +125,7 @@ class Incoming(Outgoing, ABC):
         self._turn_bytes += nbytes
         reader, buffer = self._reader, self._shared
         if buffer is not None:
+            self._after_large = False
             self._hand_out(buffer[: len(reader.rest) + nbytes])
         elif (frame := reader.received(nbytes)) is not None:
             self._hand_out_large(frame)

@@ -174,15 +174,18 @@ class FrameReader:
         first: FrameLimits | None = None,
         *,
         admits: Callable[[int], bool] | None = None,
+        memory: Callable[[int], Buffer] = bytearray,
     ) -> None:
         """``first``: the limits of the first frame alone. ``admits`` is asked before a large
         payload, or a header as large, that is not there yet is waited for: without its consent the
-        frame stays in `rest`, as far as it came, and ``refused`` is set."""
+        frame stays in `rest`, as far as it came, and ``refused`` is set. ``memory`` makes the
+        buffer of a large payload, of so many bytes."""
         self.refused = False
         self._limits = limits
         self._small = min(self.LARGE, limits.payload_bytes + 1)
         self._first = first
         self._admits = admits
+        self._memory = memory
         self.rest: bytes | memoryview = b""
         """Bytes held that are no whole frame yet; the next bytes belong right behind them."""
         self.has_more = False
@@ -301,7 +304,7 @@ class FrameReader:
     def _start_large(
         self, kind: int, request_id: int, header: bytes, size: int, begin: memoryview
     ) -> None:
-        buffer = memoryview(bytearray(size))
+        buffer = memoryview(self._memory(size))
         buffer[: len(begin)] = begin
         self.large, self._filled = buffer, len(begin)
         self._frame = Frame(kind, request_id, header, buffer.toreadonly())
