@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -104,6 +105,23 @@ def test_entries_of_a_payload_stay_as_they_are_while_others_are_received() -> No
     assert last == entries[1:]
     del last
     assert memory.kept >= 2 * len(payload)
+
+
+def test_garbage_that_looks_at_its_payload_once_more_finds_it_unchanged() -> None:
+    """The collector ends loans before it calls any `__del__`."""
+    memory, seen = PayloadMemory(), list[bytes]()
+
+    class Late:
+        def __init__(self, payload: memoryview) -> None:
+            self.payload, self.itself = payload, self
+
+        def __del__(self) -> None:
+            filled(memory, SIZE, 9)
+            seen.append(bytes(self.payload))
+
+    Late(filled(memory, SIZE, 7))
+    gc.collect()
+    assert seen == [bytes([7]) * SIZE]
 
 
 def test_a_frame_that_is_given_up_gives_its_memory_back() -> None:
