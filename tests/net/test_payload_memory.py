@@ -164,4 +164,4 @@ def test_payloads_end_in_any_thread() -> None:
     for thread in threads:
         thread.join()
     ended.clear()
-    assert SIZE <= memory.kept <= 6 * SIZE
+    assert SIZE <= memory.kept <= 16 * SIZE, "each thread has three at most at a time"
