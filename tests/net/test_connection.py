@@ -367,7 +367,7 @@ async def test_ended_connection_holds_no_memory_while_still_referenced(
     assert reader.held == 0
 
 
-async def test_first_read_behind_a_large_payload_is_that_of_a_head(node: Node) -> None:
+async def test_first_read_behind_a_very_large_payload_is_that_of_a_head(node: Node) -> None:
     """So the next payload goes straight to its place, with little to be copied."""
     async with welcome(node) as (sock, connection):
         assert len(connection.get_buffer(-1)) == RECEIVE_BYTES
@@ -378,6 +378,10 @@ async def test_first_read_behind_a_large_payload_is_that_of_a_head(node: Node) -
         await asyncio.to_thread(sock.sendall, b"".join(encode(StatusRequest(), 1)))
         await node.until(lambda: len(node.frames) == 3)
         assert len(connection.get_buffer(-1)) == RECEIVE_BYTES
+        small = b"".join(encode(AppendRequest(), 1, [bytes(RECEIVE_BYTES - 1)]))
+        await asyncio.to_thread(sock.sendall, small)
+        await node.until(lambda: len(node.frames) == 4)
+        assert len(connection.get_buffer(-1)) == RECEIVE_BYTES, "a copy of that costs less"
 
 
 async def test_request_flood_on_one_connection_leaves_turns_room_for_others(

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Final, cast
 
 from dledger.errors import ProtocolError
-from dledger.net.connections.handlers import Handlers, receive_buffer
+from dledger.net.connections.handlers import RECEIVE_BYTES, Handlers, receive_buffer
 from dledger.net.connections.outgoing import WRITE_HIGH_BYTES, Outgoing
 from dledger.net.connections.payload_memory import payload_memory
 from dledger.net.limits.frame_turns import FrameTurns
@@ -37,8 +37,8 @@ out while all others wait."""
 
 
 HEAD_BYTES: Final = 4 << 10
-"""The first read behind a large payload. Mostly the head of another one comes, and what is read of
-its payload beside it has to be copied; the next read goes straight to its place."""
+"""The first read behind a very large payload. Mostly the head of another one comes, and what is
+read of its payload beside it has to be copied; the next read goes straight to its place."""
 
 
 class Incoming(Outgoing, ABC):
@@ -80,7 +80,8 @@ class Incoming(Outgoing, ABC):
         """The thread's receive buffer, while this connection reads into it; None: into a large
         payload's own."""
         self._after_large = False
-        """The last read went into a large payload's buffer."""
+        """The last read went into a payload's buffer that is larger than the receive buffer: to
+        copy a smaller payload costs less than another read."""
         self._holds = 0
         """The bytes that `Inflow` has noted."""
         self._frames: list[Frame] = []
@@ -101,7 +102,7 @@ class Incoming(Outgoing, ABC):
     def get_buffer(self, sizehint: int) -> memoryview:
         reader = self._reader
         if reader.large is not None:
-            self._shared, self._after_large = None, True
+            self._shared, self._after_large = None, len(reader.large) >= RECEIVE_BYTES
             wanted = cast(memoryview, reader.wanted)
             # Of a client no more at once than is its turn: fifty may have megabytes ready.
             return wanted[:TURN_BYTES] if self._accepted and not self.is_member else wanted
