@@ -67,6 +67,8 @@ def test_uncovered_entries_are_counted_across_the_end_of_a_file(
     assert store.end.end_pos > SEGMENT
     store._marks.raise_to(store.end, NO_INDEX)
     assert uncovered(disk) == (1, 4)
+    with store._lock:
+        store._index.write()
     store._marks.settle(store.end)
     assert uncovered(disk) == (2, 4 + 6)
 

@@ -85,7 +85,7 @@ def test_schedules_with_two_preemptions_show_the_race_of_write_and_syncs():
 
 @pytest.mark.usefixtures("marked_only_before")
 def test_red_schedule_is_told_with_as_few_switches_as_it_takes(capsys):
-    scenario = named("appends beside syncs")
+    scenario = named("checkpoints")
     with bench() as runner:
         red = next(
             found for seed in range(1000) if (found := runner.run_seed(scenario, seed)).problem
