@@ -4,7 +4,8 @@ over rows."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,18 +18,26 @@ from dledger.errors import ConfigError
 from dledger.records.body.schema import RECORD_SCHEMA
 from dledger.records.body.typed import convert, key_bytes, stamped
 from dledger.records.columns.arrays import binary_parts
-from dledger.records.columns.partitioner import rows_by_code
+from dledger.records.columns.partitioner import Division, divided_by_codes
 
 LEAST_BYTES: Final = MIB
 """A body is stored once it has this much, or when the task ends."""
 MOST_BYTES: Final = 4 * MIB
 """A larger one is cut."""
 MOST_WAITING: Final = 64 * MIB
-"""Bytes of all partitions together that wait to become bodies; then all of them are stored as they
-are."""
+"""Records wait to become a body until so many bytes of others have come; then they are stored as
+they are. A slice keeps the batch in memory that it is of, so this is also what a task holds."""
 
-Routed = tuple[str, int, pa.RecordBatch]
+Body = tuple[str, int, pa.RecordBatch]
 """(topic, partition, records)"""
+
+
+class Routed(NamedTuple):
+    """Records of one topic, and which of them go to which partition."""
+
+    topic: str
+    records: pa.RecordBatch
+    division: Division
 
 
 class Router:
@@ -49,7 +58,7 @@ class Router:
         self._partitions_of = partitions_of
 
     def route(self, batch: pa.RecordBatch) -> Iterator[Routed]:
-        """The parts of ``batch``; rows of one partition keep their order.
+        """The rows of ``batch`` by topic.
 
         Raises:
             ConfigError: a row has no topic, or a partition that its topic does not have.
@@ -58,7 +67,7 @@ class Router:
         self._spread.next_batch()
         records = self.records(batch)
         if self._topic:
-            yield from self._to_partitions(self._topic, records, batch)
+            yield self._to_partitions(self._topic, records, batch)
             return
         names = batch.column(self._columns.topic)
         if names.null_count:
@@ -68,35 +77,35 @@ class Router:
         encoded = names.dictionary_encode()
         topics = encoded.dictionary.to_pylist()
         if len(topics) == 1:
-            yield from self._to_partitions(topics[0], records, batch)
+            yield self._to_partitions(topics[0], records, batch)
             return
         codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        for code, rows in rows_by_code(codes):
-            yield from self._to_partitions(topics[code], records.take(rows), batch.take(rows))
+        division = divided_by_codes(codes)
+        of_batch = division.of(batch)
+        for (code, rows), (_, whole) in zip(division.of(records), of_batch, strict=True):
+            yield self._to_partitions(topics[code], rows, whole)
 
     def records(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The record columns that the frame has, with the log's types."""
         arrays: list[pa.Array] = []
         fields: list[pa.Field] = []
-        for field in RECORD_SCHEMA:
-            place = getattr(self._columns, field.name)
+        for own in RECORD_SCHEMA:
+            place = getattr(self._columns, own.name)
             if place < 0:
                 continue
             column = batch.column(place)
-            if field.name in {"key", "headers"} and column.null_count == len(column):
+            if own.name in {"key", "headers"} and column.null_count == len(column):
                 continue  # not stored at all
-            arrays.append(column if column.type == field.type else column.cast(field.type))
-            fields.append(field)
+            arrays.append(column if column.type == own.type else column.cast(own.type))
+            fields.append(own)
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def _to_partitions(
-        self, topic: str, records: pa.RecordBatch, batch: pa.RecordBatch
-    ) -> Iterator[Routed]:
+    def _to_partitions(self, topic: str, records: pa.RecordBatch, batch: pa.RecordBatch) -> Routed:
         asked = batch.column(self._columns.partition) if self._columns.partition >= 0 else None
         keys = records.column("key") if "key" in records.schema.names else None
         count = self._partitions_of(topic)
-        for partition, rows in self._spread.spread(topic, count, records.num_rows, keys, asked):
-            yield topic, partition, records if rows is None else records.take(rows)
+        division = self._spread.spread(topic, count, records.num_rows, keys, asked)
+        return Routed(topic, records, division)
 
 
 class TypedRouter:
@@ -109,7 +118,7 @@ class TypedRouter:
         self._spread = spread
 
     def route(self, batch: pa.RecordBatch) -> Iterator[Routed]:
-        """The parts of ``batch``; rows of one partition keep their order.
+        """The rows of ``batch`` as those of the topic.
 
         Raises:
             SchemaMismatch: a value does not fit its column, or is null where none may be.
@@ -121,10 +130,19 @@ class TypedRouter:
         if keys is not None and keys.null_count == len(keys):
             keys = None
         info = typed.info
-        for partition, places in self._spread.spread(
-            info.name, info.partitions, rows.num_rows, keys
-        ):
-            yield info.name, partition, rows if places is None else rows.take(places)
+        division = self._spread.spread(info.name, info.partitions, rows.num_rows, keys)
+        yield Routed(info.name, rows, division)
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Records of a topic partition that are to become a body."""
+
+    since: int
+    """Bytes that had come before them."""
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    size: int = 0
+    """Bytes, more or less."""
 
 
 class Coalescer:
@@ -136,36 +154,45 @@ class Coalescer:
         self._least = least
         self._most = most
         self._limit = waiting
-        self._waiting: dict[tuple[str, int], list[pa.RecordBatch]] = {}
-        self._bytes: dict[tuple[str, int], int] = {}
-        self._total = 0
+        self._waiting: dict[tuple[str, int], Waiting] = {}
+        """The longest waiting ones first."""
+        self._came = 0
 
-    def add(self, topic: str, partition: int, records: pa.RecordBatch) -> Iterator[Routed]:
-        """Take a batch; yields the bodies that are full by it."""
-        if not records.num_rows:
+    def add(self, topic: str, records: pa.RecordBatch, division: Division) -> Iterator[Body]:
+        """Take the rows of a batch; yields the bodies that are full by them, and those that have
+        waited too long."""
+        size, rows = records.nbytes, records.num_rows
+        if not rows:
             return
-        key = (topic, partition)
-        if key in self._waiting and self._waiting[key][0].schema != records.schema:
-            yield from self._close(key)
-        size = records.nbytes
-        self._waiting.setdefault(key, []).append(records)
-        self._bytes[key] = self._bytes.get(key, 0) + size
-        self._total += size
-        if self._bytes[key] >= self._least:
-            yield from self._close(key)
-        elif self._total > self._limit:
-            yield from self.rest()
+        # shared out by rows: to ask each slice for its bytes takes as long as copying it
+        for partition, part in division.of(records):
+            key = (topic, partition)
+            found = self._waiting.get(key)
+            if found is not None and found.batches[0].schema != records.schema:
+                yield from self._close(key)
+                found = None
+            if found is None:
+                found = self._waiting[key] = Waiting(self._came)
+            found.batches.append(part)
+            found.size += size * part.num_rows // rows
+            if found.size >= self._least:
+                yield from self._close(key)
+        self._came += size
+        while self._waiting:
+            oldest = next(iter(self._waiting))
+            if self._came - self._waiting[oldest].since <= self._limit:
+                return
+            yield from self._close(oldest)
 
-    def rest(self) -> Iterator[Routed]:
+    def rest(self) -> Iterator[Body]:
         """All that is still waiting."""
         for key in list(self._waiting):
             yield from self._close(key)
 
-    def _close(self, key: tuple[str, int]) -> Iterator[Routed]:
-        batches, size = self._waiting.pop(key), self._bytes.pop(key)
-        self._total -= size
+    def _close(self, key: tuple[str, int]) -> Iterator[Body]:
+        batches = self._waiting.pop(key).batches
         whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        for part in [whole] if size <= self._most else cut(whole, self._most):
+        for part in [whole] if whole.nbytes <= self._most else cut(whole, self._most):
             yield (*key, part)
 
 

@@ -187,8 +187,8 @@ class Sink:
                 ),
             )
         coalescer = Coalescer()
-        routed = (part for batch in batches for part in router.route(batch))
-        full = (whole for part in routed for whole in coalescer.add(*part))
+        routed = (rows for batch in batches for rows in router.route(batch))
+        full = (body for rows in routed for body in coalescer.add(*rows))
         for topic, partition, records in itertools.chain(full, coalescer.rest()):
             to.append_batch(topics.get(topic, topic), partition, records)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dledger.errors import ConfigError
-from dledger.records.columns.partitioner import partitions_for, rows_by_code
+from dledger.records.columns.partitioner import (
+    Division,
+    divided_by_codes,
+    divided_by_key,
+    partitions_for,
+    whole,
+)
 
 
 class Spread:
@@ -33,8 +37,8 @@ class Spread:
         rows: int,
         keys: pa.Array | None,
         asked: pa.Array | None = None,
-    ) -> Iterator[tuple[int, pa.Array | None]]:
-        """Partitions with the places of their rows, in order; None for all rows.
+    ) -> Division:
+        """Which rows go to which partition.
 
         Args:
             count: partitions of the topic.
@@ -49,15 +53,16 @@ class Spread:
             self._check_asked(topic, count, asked)
             asked = None if asked.null_count == len(asked) else asked
         if count == 1:
-            yield 0, None
-        elif self._partitioner == "roundRobin":
+            return whole(0, rows)
+        if self._partitioner == "roundRobin":
             turns = (np.arange(rows, dtype=np.int64) + self._turn) % count
             self._turn = (self._turn + rows - 1) % count  # next_batch() has added one
-            yield from rows_by_code(turns)
-        elif asked is None and keys is None:
-            yield self._turn % count, None
-        else:
-            yield from rows_by_code(self._partitions(asked, keys, count, rows))
+            return divided_by_codes(turns)
+        if asked is not None:
+            return divided_by_codes(self._partitions(asked, keys, count, rows))
+        if keys is None:
+            return whole(self._turn % count, rows)
+        return divided_by_key(keys, count, keyless=self._turn % count)
 
     def _check_asked(self, topic: str, count: int, asked: pa.Array) -> None:
         if asked.null_count and self._partitioner == "explicit":
@@ -75,7 +80,7 @@ class Spread:
             )
 
     def _partitions(
-        self, asked: pa.Array | None, keys: pa.Array | None, count: int, rows: int
+        self, asked: pa.Array, keys: pa.Array | None, count: int, rows: int
     ) -> npt.NDArray[np.int64]:
         if keys is None:
             chosen = np.full(rows, self._turn % count, np.int64)
@@ -83,8 +88,6 @@ class Spread:
             chosen = partitions_for(keys, count)
             if keys.null_count:
                 chosen[keys.is_null().to_numpy(zero_copy_only=False)] = self._turn % count
-        if asked is None:
-            return chosen
         given = asked.cast(pa.int64())
         numbers = np.frombuffer(given.buffers()[1], np.int64, len(given), given.offset * 8)
         return np.where(given.is_valid().to_numpy(zero_copy_only=False), numbers, chosen)

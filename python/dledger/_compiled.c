@@ -1,5 +1,5 @@
 /* The compiled twins of the functions that `dledger.compiled` lists, number for number: what touches the bytes of each
-   entry or frame. Each function in Python says what both do. The extension is optional.
+   entry, frame or key. Each function in Python says what both do. The extension is optional.
 
    There is no state but the tables of CRC-32, no I/O and no thread. Every place that is read lies in a buffer that was
    given, or the call is an error: a start, a size or a count is held against the buffer before it is believed. */
@@ -20,6 +20,7 @@
 #define CHECKED 20      /* of these, the bytes that the frame's CRC covers */
 #define UNIT 32         /* bytes of an index unit */
 #define ROW 56          /* bytes of a row of a partition's table */
+#define MOST_PARTITIONS (1 << 20)
 
 typedef const uint8_t *bytes_at;
 
@@ -552,15 +553,104 @@ done:
     return result;
 }
 
+/* Murmur2 of a key as Kafka's Java client has it, its sign bit cleared. */
+static uint32_t murmur2(bytes_at at, uint32_t size) {
+    const uint32_t by = UINT32_C(0x5BD1E995);
+    uint32_t hash = UINT32_C(0x9747B28C) ^ size;
+    for (; size >= 4; at += 4, size -= 4) {
+        uint32_t word = ((uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24) * by;
+        hash = hash * by ^ (word ^ word >> 24) * by;
+    }
+    if (size) {
+        for (uint32_t i = 0; i < size; i++) hash ^= (uint32_t)at[i] << 8 * i;
+        hash *= by;
+    }
+    hash = (hash ^ hash >> 13) * by;
+    return (hash ^ hash >> 15) & INT32_MAX;
+}
+
+/* A number of an Arrow buffer, which need not be aligned. */
+static inline int32_t number_at(const Py_buffer *buffer, Py_ssize_t place) {
+    int32_t found;
+    memcpy(&found, (bytes_at)buffer->buf + 4 * place, 4);
+    return found;
+}
+
+/* The partition of each row, and how many rows each one has; whether every key lies in the data. */
+static int place_keys(const Py_buffer *offsets, const Py_buffer *data, const Py_buffer *valid, Py_ssize_t first, Py_ssize_t rows,
+                      uint32_t partitions, uint32_t keyless, uint32_t *chosen, uint32_t *counts) {
+    int32_t start = rows ? number_at(offsets, first) : 0;
+    if (start < 0) return 0;
+    for (Py_ssize_t i = 0; i < rows; i++) {
+        int32_t end = number_at(offsets, first + i + 1);
+        if (end < start || end > data->len) return 0;
+        int has_key = !valid->len || (((bytes_at)valid->buf)[(first + i) / 8] >> (first + i) % 8 & 1);
+        chosen[i] = has_key ? murmur2((bytes_at)data->buf + start, (uint32_t)(end - start)) % partitions : keyless;
+        counts[chosen[i]]++;
+        start = end;
+    }
+    return 1;
+}
+
+static PyObject *rows_by_key(PyObject *self, PyObject *args) {
+    Py_buffer offsets, data, valid;
+    PyObject *order = NULL, *counted = NULL, *result = NULL;
+    Py_ssize_t first, rows, partitions, keyless;
+    uint32_t *chosen = NULL, *next = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*y*nnnn", &offsets, &data, &valid, &first, &rows, &partitions, &keyless)) return NULL;
+    if (partitions < 1 || partitions > MOST_PARTITIONS || keyless < 0 || keyless >= partitions) {
+        PyErr_Format(PyExc_ValueError, "partition %zd of %zd", keyless, partitions);
+        goto done;
+    }
+    if (first < 0 || rows < 0 || rows > INT32_MAX || (rows && (first >= offsets.len / 4 || rows >= offsets.len / 4 - first))
+        || (rows && valid.len && (first + rows - 1) / 8 >= valid.len)) {
+        PyErr_SetString(PyExc_ValueError, "rows that lead out of their column");
+        goto done;
+    }
+    order = PyBytes_FromStringAndSize(NULL, rows * 4);
+    counted = PyBytes_FromStringAndSize(NULL, partitions * 4);
+    chosen = PyMem_Malloc((size_t)(rows ? rows : 1) * sizeof *chosen);
+    next = PyMem_Calloc((size_t)partitions, sizeof *next);
+    if (order == NULL || counted == NULL || chosen == NULL || next == NULL) {
+        if (!PyErr_Occurred()) PyErr_NoMemory();
+        goto done;
+    }
+    if (!place_keys(&offsets, &data, &valid, first, rows, (uint32_t)partitions, (uint32_t)keyless, chosen, next)) {
+        PyErr_SetString(PyExc_ValueError, "keys that lead out of their bytes");
+        goto done;
+    }
+    memcpy(PyBytes_AsString(counted), next, (size_t)partitions * 4);
+    uint32_t before = 0;
+    for (Py_ssize_t i = 0; i < partitions; i++) {
+        uint32_t count = next[i];
+        next[i] = before, before += count;
+    }
+    char *out = PyBytes_AsString(order);
+    for (Py_ssize_t i = 0; i < rows; i++) {
+        uint32_t row = (uint32_t)i;
+        memcpy(out + 4 * (size_t)next[chosen[i]]++, &row, 4);
+    }
+    result = Py_BuildValue("(OO)", order, counted);
+done:
+    PyMem_Free(chosen);
+    PyMem_Free(next);
+    Py_XDECREF(order);
+    Py_XDECREF(counted);
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&valid);
+    return result;
+}
+
 #define TWIN(name) {#name, name, METH_VARARGS, "The compiled twin of the function of this name in Python."}
 static PyMethodDef methods[] = {
     TWIN(stamp_bodies), TWIN(split_runs), TWIN(count_chained), TWIN(bodies_match), TWIN(any_body_begins),
     TWIN(pack_units), TWIN(plain_batches), TWIN(plain_batches_of_run), TWIN(pack_batches), TWIN(pack_rows), TWIN(fill_answers),
-    TWIN(take_frames), {NULL, NULL, 0, NULL},
+    TWIN(take_frames), TWIN(rows_by_key), {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, "dledger._compiled", "What touches the bytes of each entry or frame.", 0, methods, NULL, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "dledger._compiled", "What touches the bytes of each entry, frame or key.", 0, methods, NULL, NULL, NULL, NULL,
 };
 
 PyMODINIT_FUNC PyInit__compiled(void) {

@@ -1,4 +1,4 @@
-"""Functions that touch the bytes of each entry or frame, and their compiled twins.
+"""Functions that touch the bytes of each entry, frame or key, and their compiled twins.
 
 The extension `dledger._compiled` is optional. Where it could not be built, or does not fit this
 machine, or the environment says ``DLEDGER_COMPILED=no``, the functions in Python do the work: they

@@ -21,6 +21,7 @@ from dledger.errors import ConfigError
 from dledger.protocol.messages.fetched import FetchedBatch
 from dledger.records.body.records import encode_batch
 from dledger.records.body.schema import RECORD_SCHEMA
+from dledger.records.columns.partitioner import Division, whole
 from tests.datasource.fake_log import fetched
 
 HEADERS = RECORD_SCHEMA.field("headers").type
@@ -141,8 +142,10 @@ def router_of(columns: WriteColumns, partitions: int, topic: str = "t", **spread
 
 def routed(router: Router, batch: pa.RecordBatch) -> dict[tuple[str, int], list[bytes]]:
     parts: dict[tuple[str, int], list[bytes]] = {}
-    for topic, partition, records in router.route(batch):
-        parts.setdefault((topic, partition), []).extend(records.column("value").to_pylist())
+    for routed in router.route(batch):
+        for partition, records in routed.division.of(routed.records):
+            values = records.column("value").to_pylist()
+            parts.setdefault((routed.topic, partition), []).extend(values)
     return parts
 
 
@@ -166,7 +169,9 @@ def test_rows_with_a_key_go_by_it_and_rows_without_one_stay_together() -> None:
 def test_frames_without_keys_take_the_partitions_in_turn() -> None:
     batch, columns = frame(value=[b"1"])
     router = router_of(columns, 3)
-    assert [next(iter(router.route(batch)))[1] for _ in range(4)] == [1, 2, 0, 1]
+    assert [[*routed(router, batch)] for _ in range(4)] == [
+        [("t", partition)] for partition in (1, 2, 0, 1)
+    ]
 
 
 def test_a_partition_that_is_null_falls_back_to_the_key() -> None:
@@ -180,8 +185,8 @@ def test_round_robin_spreads_row_by_row_over_all_batches_whatever_the_key() -> N
     for first in range(0, 12, 4):
         values = [str(i).encode() for i in range(first, first + 4)]
         batch, _ = frame(value=values, key=[b"same"] * 4)
-        for _, partition, records in router.route(batch):
-            found[partition] += records.column("value").to_pylist()
+        for (_, partition), part in routed(router, batch).items():
+            found[partition] += part
     assert found == {p: [str(i).encode() for i in range((p + 1) % 3, 12, 3)] for p in range(3)}
 
 
@@ -249,11 +254,20 @@ def test_coalesced_bodies_keep_every_record_in_order_and_their_limits(
             values.append(f"{number}:".encode() + b"x" * length)
             wrote.setdefault(partition, []).append(number)
             number += 1
-        take(
-            coalescer.add("t", partition, pa.record_batch({"value": pa.array(values, pa.binary())}))
-        )
+        batch = pa.record_batch({"value": pa.array(values, pa.binary())})
+        take(coalescer.add("t", batch, whole(partition, len(values))))
     take(coalescer.rest())
     assert stored == wrote
+
+
+def test_records_wait_for_so_many_bytes_of_others_and_no_longer() -> None:
+    """A slice keeps its whole batch in memory, so a row that waited for ever would."""
+    coalescer = Coalescer(10_000, 20_000, waiting=3000)
+    batch = pa.record_batch({"value": pa.array([b"a" * 496, b"b" * 496], pa.binary())})
+    for_two = Division([(1, 0, 1), (0, 1, 2)], pa.array([0, 1]))
+    assert list(coalescer.add("t", batch, for_two)) == []
+    found = [[at for _, at, _ in coalescer.add("t", batch, whole(0, 2))] for _ in range(3)]
+    assert found == [[], [], [1, 0]]
 
 
 def test_a_cut_never_splits_a_record() -> None:
@@ -281,7 +295,9 @@ offsets = pa.py_buffer(np.array([0, 1, 2], np.int32))
 values = pa.Array.from_buffers(pa.binary(), 2, [None, offsets, pa.py_buffer(b"ab")])
 batch = pa.RecordBatch.from_arrays([values, values], names=["key", "value"])
 spread = Spread()
-list(Router(WriteColumns(1, 0), "t", spread=spread, partitions_of=lambda topic: 3).route(batch))
+router = Router(WriteColumns(1, 0), "t", spread=spread, partitions_of=lambda topic: 3)
+coalescer = Coalescer()
+[*(body for rows in router.route(batch) for body in coalescer.add(*rows)), *coalescer.rest()]
 print("pandas" in sys.modules and not before)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.records.columns.partitioner import FEW, murmur2, murmur2_of, partitions_for
+from dledger.records.columns.partitioner import (
+    FEW,
+    divided_by_codes,
+    divided_by_key,
+    murmur2,
+    murmur2_of,
+    partitions_for,
+)
 
 
 def one_by_one(data: bytes) -> int:
@@ -57,3 +65,31 @@ def test_a_key_lands_on_one_partition_of_those_there_are() -> None:
     assert partitions_for(pa.array([b"21"], pa.binary()), 7).tolist() == [
         (-973932308 & 0x7FFFFFFF) % 7
     ]
+
+
+@given(
+    st.lists(st.none() | st.binary(max_size=9), max_size=40), st.integers(0, 5), st.integers(1, 9)
+)
+def test_division_gives_each_partition_its_rows_in_order(
+    keys: list[bytes | None], skip: int, partitions: int
+) -> None:
+    column = pa.array([b"xyz"] * skip + keys, pa.binary()).slice(skip)
+    batch = pa.record_batch({"key": column, "row": pa.array(range(len(keys)), pa.int64())})
+    chosen = [0 if k is None else (one_by_one(k) & 0x7FFFFFFF) % partitions for k in keys]
+    expected = {at: [n for n, one in enumerate(chosen) if one == at] for at in sorted(set(chosen))}
+    for division in (
+        divided_by_key(column, partitions, keyless=0),
+        divided_by_codes(np.array(chosen, np.int64)),
+    ):
+        found = {at: rows.column("row").to_pylist() for at, rows in division.of(batch)}
+        assert list(found.items()) == list(expected.items())
+
+
+def test_batch_of_one_partition_is_handed_on_without_a_copy() -> None:
+    batch = pa.record_batch({"key": pa.array([b"21", b"21"], pa.binary())})
+    for division in (
+        divided_by_key(batch.column(0), 7, keyless=0),
+        divided_by_codes(np.array([3, 3])),
+    ):
+        ((_, rows),) = division.of(batch)
+        assert rows is batch

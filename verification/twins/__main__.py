@@ -26,6 +26,7 @@ from typing import Any
 import dledger.catalog.topics.batch_rows
 import dledger.protocol.wire
 import dledger.records.body.header
+import dledger.records.columns.partitioner
 import dledger.storage.log.index
 import dledger.storage.meta.tables  # noqa: F401 - the functions in Python register themselves
 from dledger.compiled import native, python

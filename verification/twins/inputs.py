@@ -4,8 +4,11 @@ flipped or made up."""
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Callable
 from typing import Any
+
+import pyarrow as pa
 
 from dledger.checksum import crc32
 from dledger.protocol.messages.client import AppendRequest
@@ -182,6 +185,26 @@ def with_byte(frame: bytes, at: int, value: int) -> bytes:
     return head + crc.to_bytes(4, "big") + frame[PREFIX_SIZE:]
 
 
+def for_rows_by_key(dice: random.Random) -> tuple[Any, ...]:
+    """A column of keys, which may be a slice, have rows without a key, and more bytes than keys."""
+    keys = [
+        None if dice.random() < 0.2 else dice.randbytes(dice.choice([0, 1, 2, 3, 4, 7, 36, 300]))
+        for _ in range(dice.choice([0, 1, 8, 9, 40]))
+    ]
+    column = pa.array(keys, pa.binary())
+    valid, offsets, data = (bytes(part or b"") for part in column.buffers())
+    first = dice.choice([0, dice.randrange(len(keys) + 1)])
+    rows = dice.choice([len(keys) - first, dice.randrange(len(keys) - first + 1)])
+    if dice.random() < 0.1:
+        rows += dice.choice([1, 8, 1 << 40])
+    partitions = dice.choice([1, 2, 7, 50, 1 << 16, (1 << 16) + 1])
+    if offsets and dice.random() < 0.2:
+        at = dice.choice([len(offsets) - 4, 4 * dice.randrange(len(offsets) // 4)])
+        wrong = dice.choice([-1, -(1 << 31), (1 << 31) - 1, len(data) - 1, len(data) + 1, 3])
+        offsets = offsets[:at] + struct.pack("=i", wrong) + offsets[at + 4 :]
+    return offsets, data, valid, first, rows, partitions, dice.randrange(partitions)
+
+
 def frame(fields: tuple[int, int, bytes, memoryview]) -> Frame:
     """As the reader of frames makes one."""
     return Frame(*fields)
@@ -200,6 +223,7 @@ MAKERS: dict[str, Make] = {
     "pack_rows": for_pack_rows,
     "fill_answers": for_fill_answers,
     "take_frames": for_take_frames,
+    "rows_by_key": for_rows_by_key,
 }
 """What makes the arguments of each function."""
 

@@ -74,4 +74,19 @@ PLANTED: dict[str, tuple[str, str]] = {
     "frame-header-of-any-size": ("if (header > largest_header ||", "if ("),
     "frame-of-another-version": ('memcmp(frame, "DL\\1", 4)', 'memcmp(frame, "DL", 2)'),
     "frame-with-reserved-bits": ("|| frame[6] || frame[7]) break;", ") break;"),
+    "key-by-whole-words-alone": (
+        "if (size) {\n        for (uint32_t i = 0; i < size; i++) hash",
+        "if (size) {\n        for (uint32_t i = 1; i < size; i++) hash",
+    ),
+    "key-with-its-sign": ("return (hash ^ hash >> 15) & INT32_MAX;", "return hash ^ hash >> 15;"),
+    "key-longer-than-its-bytes": ("end > data->len) return 0;", "end > data->len + 1) return 0;"),
+    "keyless-rows-by-their-bytes": ("int has_key = !valid->len ||", "int has_key = 1 ||"),
+    "keyless-rows-of-another-slice": (
+        "[(first + i) / 8] >> (first + i) % 8",
+        "[i / 8] >> i % 8",
+    ),
+    "rows-in-reverse": (
+        "memcpy(out + 4 * (size_t)next[chosen[i]]++, &row, 4);",
+        "row = (uint32_t)(rows - 1 - i), memcpy(out + 4 * (size_t)next[chosen[row]]++, &row, 4);",
+    ),
 }

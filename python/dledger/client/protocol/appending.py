@@ -35,7 +35,7 @@ from dledger.records.body.build import Headers, Times, Values, binary_column, ma
 from dledger.records.body.header import BODY_HEADER_SIZE, Codec
 from dledger.records.body.one_record import OneRecord, encode_record
 from dledger.records.body.records import encode_batch
-from dledger.records.columns.partitioner import partition_for, partitions_for, rows_by_code
+from dledger.records.columns.partitioner import Division, divided_by_key, partition_for
 from dledger.types import Buffer
 
 UNNUMBERED: Final = ProducerSession(0, 0)
@@ -212,18 +212,18 @@ def place_values(info: TopicInfo, partition: int | None, keys: Values | None, tu
     return turn % info.partitions if found is None else _only(info, found)
 
 
-def _only(info: TopicInfo, spread: dict[int, pa.Array]) -> int:
-    if len(spread) > 1:
+def _only(info: TopicInfo, found: Division) -> int:
+    if len(found.parts) > 1:
         raise ConfigError(
-            f"the keys of one batch belong to {len(spread)} partitions of topic {info.name!r}: "
-            "append them one by one, name a partition, or use transaction(), which sorts them"
+            f"the keys of one batch belong to {len(found.parts)} partitions of topic "
+            f"{info.name!r}: append them one by one, name a partition, or use transaction(), "
+            "which sorts them"
         )
-    only: int = next(iter(spread))
-    return only
+    return found.parts[0][0]
 
 
-def partitions_of(batch: pa.RecordBatch, partitions: int) -> dict[int, pa.Array] | None:
-    """Partition -> the rows that go there, by the hash of their keys; None when there are no keys.
+def partitions_of(batch: pa.RecordBatch, partitions: int) -> Division | None:
+    """Which rows go to which partition, by the hash of their keys; None when there are no keys.
 
     The hash is that of Kafka's Java client. A record without a key goes to partition 0, to stay in
     order with its like.
@@ -231,8 +231,4 @@ def partitions_of(batch: pa.RecordBatch, partitions: int) -> dict[int, pa.Array]
     at = batch.schema.get_field_index("key")
     if at < 0 or batch.column(at).null_count == batch.num_rows:
         return None
-    keys = batch.column(at).cast(pa.binary())
-    chosen = partitions_for(keys, partitions)
-    if keys.null_count:
-        chosen[keys.is_null().to_numpy(zero_copy_only=False)] = 0
-    return dict(rows_by_code(chosen))
+    return divided_by_key(batch.column(at).cast(pa.binary()), partitions, keyless=0)

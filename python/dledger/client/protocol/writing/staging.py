@@ -142,9 +142,9 @@ class TransactionState(Generic[S]):
     def spread(self, info: TopicInfo, partition: int | None, batch: Appendable) -> Batches:
         """A batch, divided among the partitions that its keys belong to."""
         if partition is None and info.partitions > 1 and not isinstance(batch, OneRecord):
-            rows = partitions_of(batch, info.partitions)
-            if rows is not None:
-                return [(info, at, batch.take(found)) for at, found in sorted(rows.items())]
+            found = partitions_of(batch, info.partitions)
+            if found is not None:
+                return [(info, at, rows) for at, rows in found.of(batch)]
         return [(info, place(self._core, info, partition, batch), batch)]
 
     def check_commit(self) -> None:
