@@ -17,7 +17,7 @@ from dledger.datasource.table.schema import FROM_A_READ, WRITABLE
 from dledger.errors import ConfigError, ProtocolError, SchemaMismatch, TopicExists, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 from dledger.records.columns.evolution import holds, merge, side_by_side
-from dledger.records.columns.types import Columns, build, find
+from dledger.records.columns.types import Columns, build, by_name
 
 TRIES: Final = 100
 """So many other writers may change the columns while one tries to."""
@@ -223,8 +223,9 @@ def check_readable(name: str, newest: Columns, wanted: Columns, remade: str = ""
         SchemaMismatch: with both schemas side by side.
     """
     remarks: dict[str, str] = {}
+    places = by_name(newest.fields)
     for one in wanted.fields:
-        at = find(newest.fields, one.name)
+        at = places.get(one.name.lower(), -1)
         if at < 0:
             remarks[one.name] = "the topic has no such column"
             continue
@@ -243,8 +244,9 @@ def unseen(newest: Columns, wanted: Columns) -> list[str]:
     """The columns of a topic that a read under ``wanted`` does not give, or gives as narrower
     ones."""
     found: list[str] = []
+    places = by_name(wanted.fields)
     for one in newest.fields:
-        at = find(wanted.fields, one.name)
+        at = places.get(one.name.lower(), -1)
         if at < 0 or wanted.fields[at].type != one.type:
             found.append(f"{one.name} {one.type}")
     return found

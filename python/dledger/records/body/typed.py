@@ -19,7 +19,7 @@ from dledger.records.body.build import VERSION, constant_times
 from dledger.records.body.header import BODY_HEADER_SIZE, BodyHeader, BodyKind, read_header
 from dledger.records.body.payload import deserialize
 from dledger.records.body.schema import TIMESTAMP
-from dledger.records.columns.types import VOID, Array, Columns, Field, Map, Struct, Type, find
+from dledger.records.columns.types import VOID, Array, Columns, Field, Map, Struct, Type, by_name
 from dledger.types import Buffer
 
 TIME: Final = b"dledger.time"
@@ -159,9 +159,15 @@ def convert(
         SchemaMismatch: a value does not fit its column, or is null where none may be; names the
             column.
     """
-    arrays = []
+    schema = schema or arrow_schema(wanted)
+    if there.text == wanted.text and batch.schema.equals(schema):
+        for place, one in enumerate(wanted.fields):
+            if not one.nullable:
+                _no_nulls(batch.column(place), f"column {one.name!r}")
+        return batch.replace_schema_metadata(schema.metadata)
+    arrays, found = [], by_name(there.fields)
     for one in wanted.fields:
-        at = find(there.fields, one.name)
+        at = found.get(one.name.lower(), -1)
         column = pa.nulls(batch.num_rows)
         source: Type = VOID
         if at >= 0:
@@ -177,7 +183,7 @@ def convert(
         if not one.nullable:
             _no_nulls(column, f"column {one.name!r}")
         arrays.append(column)
-    return pa.RecordBatch.from_arrays(arrays, schema=schema or arrow_schema(wanted))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _convert(column: pa.Array, there: Type, wanted: Type, path: str) -> pa.Array:
@@ -209,9 +215,9 @@ def _convert(column: pa.Array, there: Type, wanted: Type, path: str) -> pa.Array
 
 
 def _convert_struct(column: pa.StructArray, there: Struct, wanted: Struct, path: str) -> pa.Array:
-    children = []
+    children, found = [], by_name(there.fields)
     for one in wanted.fields:
-        at = find(there.fields, one.name)
+        at = found.get(one.name.lower(), -1)
         full = f"{path}.{one.name}"
         child = pa.nulls(len(column), arrow_type(one.type))
         if at >= 0:

@@ -24,7 +24,7 @@ from dledger.records.columns.types import (
     Map,
     Struct,
     Type,
-    find,
+    by_name,
 )
 
 _ORDER: Final = list(INTEGERS)
@@ -70,8 +70,9 @@ def _merge_fields(
     mine: tuple[Field, ...], other: tuple[Field, ...], path: str, step: Merged
 ) -> list[Field]:
     found = []
+    here, there = by_name(mine), by_name(other)
     for one in mine:
-        at = find(other, one.name)
+        at = there.get(one.name.lower(), -1)
         full = f"{path}{one.name}"
         if at >= 0:
             found.append(replace(one, type=_merge_type(one.type, other[at].type, full, step)))
@@ -80,7 +81,7 @@ def _merge_fields(
         if not one.nullable:
             step.problems[full] = "must not be null, and the frame has no such column"
     for new in other:
-        if find(mine, new.name) < 0:
+        if new.name.lower() not in here:
             step.changes[f"{path}{new.name}"] = "new"
             found.append(replace(new, nullable=True))  # the entries that are there have none
     return found
@@ -140,12 +141,13 @@ def side_by_side(
         remarks: path of a column -> its remark.
     """
     rows = [("", mine, other, "")]
+    here, beside = by_name(topic.fields), by_name(frame.fields)
     for one in topic.fields:
-        at = find(frame.fields, one.name)
+        at = beside.get(one.name.lower(), -1)
         there = str(frame.fields[at]) if at >= 0 else "-"
         rows.append(_row(one.name, str(one), there, remarks))
     for new in frame.fields:
-        if find(topic.fields, new.name) < 0:
+        if new.name.lower() not in here:
             rows.append(_row(new.name, "-", str(new), remarks))
     for what, left, right in (("key", topic.key, frame.key), ("time", topic.time, frame.time)):
         if left or right:

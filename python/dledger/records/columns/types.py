@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -174,6 +174,11 @@ def find(fields: Iterable[Field], name: str) -> int:
     """Place of a field, by its name in any case as in Spark; -1 when there is none."""
     lower = name.lower()
     return next((at for at, one in enumerate(fields) if one.name.lower() == lower), -1)
+
+
+def by_name(fields: Sequence[Field]) -> dict[str, int]:
+    """Places of all fields, by their names in lower case."""
+    return {one.name.lower(): at for at, one in enumerate(fields)}
 
 
 def build(fields: list[dict[str, Any]], key: str = "", time: str = "") -> Columns:
