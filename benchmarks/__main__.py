@@ -27,6 +27,7 @@ from benchmarks import (
     reading,
     rocketmq,
     spark,
+    spark_costs,
     typed,
     visible,
 )
@@ -53,6 +54,8 @@ SECTIONS: dict[str, Callable[..., None]] = {
     "following": following.following,
     "messages": messages.messages,
     "read": reading.reading,
+    "keyed": spark_costs.keyed,
+    "available": spark_costs.available,
     "poll": long_polls.long_polls,
     "brokers": brokers.real_ones,
 }

@@ -1,7 +1,7 @@
 """A source and a sink for Spark that do nothing: no Python data source can be faster than these.
 
-The source hands over ready Arrow batches with the seven columns of a log, the sink looks at each
-batch and drops it.
+The source hands over ready Arrow batches with the seven columns of a log, as a batch or a stream;
+the sink looks at each batch and drops it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamReader,
     InputPartition,
     WriterCommitMessage,
 )
+from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 
 SCHEMA = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
@@ -38,6 +40,9 @@ class Ceiling(DataSource):
     def reader(self, schema: Any) -> CeilingReader:
         return CeilingReader(int(self.options["rows"]), int(self.options["parts"]))
 
+    def streamReader(self, schema: Any) -> CeilingStreamReader:
+        return CeilingStreamReader(int(self.options["rows"]), int(self.options["parts"]))
+
     def writer(self, schema: Any, overwrite: bool) -> CeilingWriter:
         return CeilingWriter()
 
@@ -56,6 +61,31 @@ class CeilingReader(DataSourceReader):
         while left > 0:
             yield rows if left >= ROWS_PER_BATCH else rows.slice(0, left)
             left -= ROWS_PER_BATCH
+
+
+class CeilingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The same rows as one micro-batch."""
+
+    def __init__(self, rows: int, parts: int) -> None:
+        self._batch, self._rows = CeilingReader(rows, parts), rows
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"rows": 0}
+
+    def getDefaultReadLimit(self) -> ReadAllAvailable:
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """All rows are there already."""
+
+    def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
+        return {"rows": self._rows}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return self._batch.partitions()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._batch.read(partition)
 
 
 class CeilingWriter(DataSourceArrowWriter):

@@ -16,6 +16,8 @@ from benchmarks.planning import ALONE, KIB, LIMITED, PLANNING
 from benchmarks.report import BYTES, Floor, Report
 from benchmarks.rocketmq import ALL, ROCKETMQ
 from benchmarks.spark import NOTHING, READ, WRITE
+from benchmarks.spark_costs import AVAILABLE, BY_KEY, BY_TURN, COST, KEYED, STREAM
+from benchmarks.spark_costs import NOTHING as NO_STREAM
 from benchmarks.typed import NESTED, RATIO
 from benchmarks.typed import READ as TYPED_READ
 from benchmarks.visible import LOG, SOCKETS, VISIBLE
@@ -64,6 +66,18 @@ FLOORS = (
         "Spark batch write, share of the do-nothing sink, 1 replica",
         share(WRITE, "dledger, 1 replica", NOTHING.format("sink")),
         0.55,
+        True,
+    ),
+    Floor(
+        "Spark batch write by key to 50 partitions, times the processor time of one without keys",
+        share(KEYED, BY_KEY + COST, BY_TURN + COST),
+        1.4,
+        False,
+    ),
+    Floor(
+        "Spark's trigger AvailableNow, share of the do-nothing source's",
+        share(AVAILABLE, STREAM, NO_STREAM),
+        0.6,
         True,
     ),
     Floor(
