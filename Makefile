@@ -49,8 +49,8 @@ bench: $(VENV)/.package $(if $(findstring brokers,$(BENCH)),$(INTEROP)/.jars)  #
 	@$(SPARK_ENV) DLEDGER_INTEROP=$(abspath $(INTEROP)) $(BIN)/python -m benchmarks $(if $(BENCH),--only $(BENCH)) $(if $(QUICK),--quick) \
 		$(if $(REPETITIONS),--repetitions $(REPETITIONS)) $(if $(JSON),--json $(JSON))
 
-profile: $(VENV)/.package  ## where the processor time of one way to use a group goes: by process, package and function (WAY=single, requests, bodies, append, producer or read)
-	@$(BIN)/python -m benchmarks.profiles $(or $(WAY),single)
+profile: $(VENV)/.package  ## where the processor time of one way to use a group goes: by process, package and function (WAY=single, requests, bodies, append, producer, read, spark-read or spark-write)
+	@$(SPARK_ENV) $(BIN)/python -m benchmarks.profiles $(or $(WAY),single)
 
 pairs: $(VENV)/.package  ## measure this checkout and another one in turn, as ratios (OTHER=directory with its own make setup, PAIRS=20, JSON=file)
 	@$(BIN)/python -m benchmarks.pairs --other $(OTHER) --pairs $(or $(PAIRS),20) $(if $(JSON),--json $(JSON))

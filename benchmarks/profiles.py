@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
@@ -32,6 +33,7 @@ from benchmarks.costs import processor_ms
 from benchmarks.groups import group
 from benchmarks.load import append_load
 from benchmarks.profiled.sitecustomize import DIRECTORY
+from benchmarks.spark import new_session, read_from, rows_frame, to_noop, write_to
 from dledger import Client, EmbeddedGroup
 
 Way = Callable[[EmbeddedGroup, Client, float], int]
@@ -39,6 +41,8 @@ Way = Callable[[EmbeddedGroup, Client, float], int]
 Profile = dict[str, dict[str, tuple[int, float]]]
 SIZE: Final = 1024
 TOP: Final = 25
+UNPROFILED: Final = ("client", "JVM")
+"""Processes that may lack the hook."""
 
 
 def single(running: EmbeddedGroup, client: Client, seconds: float) -> int:
@@ -84,6 +88,30 @@ def read(running: EmbeddedGroup, client: Client, seconds: float) -> int:
     return done
 
 
+def spark_read(running: EmbeddedGroup, client: Client, seconds: float) -> int:
+    """Thousands of rows of Spark's batch reads, values of 100 B."""
+    session, rows, done = _session(), 1_000_000, 0
+    if not client.end_offsets("bench")[0] > rows:
+        write_to(rows_frame(session, rows), running, "bench")
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        to_noop(read_from(session, running, "bench"))
+        done += rows
+    return done // 1000
+
+
+def spark_write(running: EmbeddedGroup, client: Client, seconds: float) -> int:
+    """Thousands of rows of Spark's batch writes by key to 50 partitions, values of 100 B."""
+    session, rows, done = _session(), 500_000, 0
+    if "keyed" not in {info.name for info in client.topics()}:
+        client.create_topic("keyed", partitions=50)
+    frame, end = rows_frame(session, rows), time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        write_to(frame, running, "keyed")
+        done += rows
+    return done // 1000
+
+
 WAYS: Final[dict[str, Way]] = {
     "single": single,
     "requests": requests,
@@ -91,7 +119,36 @@ WAYS: Final[dict[str, Way]] = {
     "append": append,
     "producer": producer,
     "read": read,
+    "spark-read": spark_read,
+    "spark-write": spark_write,
 }
+
+
+def _session() -> SparkSession:
+    """The one that runs; its Python workers are profiled where this process says so."""
+    hook = {name: os.environ[name] for name in (DIRECTORY, "PYTHONPATH") if DIRECTORY in os.environ}
+    return SparkSession.getActiveSession() or new_session(hook)
+
+
+def _spark_processes() -> dict[str, int]:
+    """Of the session that runs, if there is one: the JVM, and the workers of its tasks."""
+    session = SparkSession.getActiveSession()
+    if session is None:
+        return {}
+    jvm = session.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    daemons = [pid for pid in children(jvm) if b"\0pyspark.worker\0" in command_line(pid)]
+    workers = sorted(pid for daemon in daemons for pid in children(daemon))
+    return {"JVM": jvm} | {f"worker {n}": pid for n, pid in enumerate(workers, 1)}
+
+
+def children(parent: int) -> list[int]:
+    """Pids of the processes that this one has started."""
+    tasks = Path(f"/proc/{parent}/task").iterdir()
+    return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+
+
+def command_line(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def _topic(client: Client) -> int:
@@ -119,13 +176,18 @@ def under_load(directory: Path) -> Iterator[tuple[EmbeddedGroup, Client, dict[st
         pids = {role: running.nodes[name].pid for role, name in roles.items()}
         for _ in range(20):
             client.append("bench", b"x")
-        yield running, client, {**pids, "client": os.getpid()}
+        try:
+            yield running, client, {**pids, "client": os.getpid()}
+        finally:
+            if (session := SparkSession.getActiveSession()) is not None:
+                session.stop()
 
 
 def figures(way: Way, directory: Path, seconds: float) -> Iterator[Figures]:
     """Processor time and switches, with nothing that looks on."""
     with under_load(directory) as (running, client, pids):
         way(running, client, seconds / 4)
+        pids |= _spark_processes()
         before = {role: (sum(processor_ms(pid)), *_switches(pid)) for role, pid in pids.items()}
         count = way(running, client, seconds)
         for role, pid in pids.items():
@@ -153,6 +215,7 @@ def calls(way: Way, directory: Path, seconds: float) -> Iterator[tuple[str, str,
     try:
         with under_load(directory) as (running, client, pids):
             way(running, client, seconds / 4)
+            pids |= _spark_processes()
             before = _profiles(profiles, pids, "before")
             count = way(running, client, seconds)
             after = _profiles(profiles, pids, "after")
@@ -175,7 +238,7 @@ def _profiles(directory: Path, pids: dict[str, int], name: str) -> dict[str, Pro
     found = {}
     for role, pid in pids.items():
         path = directory / f"{pid}-{name}.pickle"
-        while role != "client" and not path.exists():
+        while role not in UNPROFILED and not path.exists():
             time.sleep(0.02)
         if path.exists():
             found[role] = pickle.loads(path.read_bytes())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -26,9 +26,13 @@ READ, WRITE = (
 NOTHING = "a Python {} that does nothing"
 
 
-def new_session(**more: str) -> SparkSession:
-    """local[2], with workers that can import this package; ``more`` are settings with underscores
-    for their dots."""
+def new_session(workers: Mapping[str, str] | None = None, **more: str) -> SparkSession:
+    """local[2], with workers that can import this package.
+
+    Args:
+        workers: the environment of Python workers, beside this process's.
+        more: settings, with underscores for their dots.
+    """
     ensure_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     top = str(Path(__file__).resolve().parents[1])
@@ -41,6 +45,7 @@ def new_session(**more: str) -> SparkSession:
         "spark.driver.memory": "2g",
         "spark.sql.session.timeZone": "UTC",
         **{name.replace("_", "."): value for name, value in more.items()},
+        **{f"spark.executorEnv.{name}": value for name, value in (workers or {}).items()},
     }
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -35,8 +35,9 @@ def taken(profile: cProfile.Profile) -> dict[str, tuple[int, float]]:
 
 
 def profile_threads(directory: Path) -> None:
-    """Begin now; a thread of its own answers."""
+    """Begin now, and anew in each forked child; a thread of its own answers."""
     profiles: dict[str, cProfile.Profile] = {}
+    answering: list[threading.Thread] = []
 
     def profiled(name: str) -> cProfile.Profile:
         return profiles.setdefault(name, cProfile.Profile())
@@ -57,15 +58,24 @@ def profile_threads(directory: Path) -> None:
     run = threading.Thread.run
 
     def run_profiled(thread: threading.Thread) -> None:
-        if thread is answering:
+        if thread in answering:
             run(thread)
         else:
             profiled(thread.name).runcall(run, thread)
 
-    answering = threading.Thread(target=answer, name="profiles", daemon=True)
+    def begin() -> None:
+        answering[:] = [threading.Thread(target=answer, name="profiles", daemon=True)]
+        answering[0].start()
+        profiled("main").enable()
+
+    def begin_in_child() -> None:
+        profiled("main").disable()
+        profiles.clear()
+        begin()
+
     threading.Thread.run = run_profiled  # type: ignore[method-assign]
-    answering.start()
-    profiled("main").enable()
+    os.register_at_fork(after_in_child=begin_in_child)
+    begin()
 
 
 if DIRECTORY in os.environ:

@@ -48,6 +48,43 @@ def test_hook_counts_calls_by_thread(tmp_path: Path) -> None:
     assert pickle.loads((tmp_path / f"{process.pid}-now.pickle").read_bytes()) == found
 
 
+FORKED = """
+import os
+def counted(): pass
+for _ in range(500): counted()
+child = os.fork()
+if not child:
+    for _ in range(30): counted()
+    print(os.getpid(), flush=True)
+    while True: os.read(0, 1)
+print("ready", flush=True)
+os.read(0, 1)
+os.kill(child, 9)
+"""
+
+
+def test_forked_child_counts_its_own_calls_alone(tmp_path: Path) -> None:
+    """Spark forks its Python workers from a daemon."""
+    hook = str(Path(profiles.__file__).parent / "profiled")
+    environment = {**os.environ, "PYTHONPATH": hook, DIRECTORY: str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKED],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    ) as process:
+        assert process.stdout is not None
+        lines = {process.stdout.readline().strip() for _ in range(2)}
+        (child,) = (int(line) for line in lines - {b"ready"})
+        found = profiles._profiles(tmp_path, {"it": process.pid, "child": child}, "now")
+        process.communicate(b"x")
+    calls = {
+        role: sum(n for name, (n, _) in threads["main"].items() if name.endswith(":counted"))
+        for role, threads in found.items()
+    }
+    assert calls == {"it": 500, "child": 30}
+
+
 @pytest.mark.parametrize(
     ("name", "package"),
     [
