@@ -15,21 +15,25 @@ DAEMON: Final = "pyspark.daemon"
 """The module by which Spark starts such a process (``spark.python.daemon.module``). Its other
 processes do one piece of work, or never collect."""
 
-_settled = False
+CALLS: Final = 2
+"""The second one comes behind a collection, when the first piece of work has loaded what it needs
+on its way."""
+
+_calls = 0
 
 
 def settle() -> None:
     """Keep the present objects out of later collections, in a process of the daemon's; to be called
     when a piece of work begins, whose modules are loaded by then.
 
-    Only the first call in a process has an effect: later objects, all that user code makes among
-    them, are collected as ever. Of the present objects, cycles are kept when they become garbage;
-    all others go with their last reference.
+    Only the first two calls in a process have an effect: later objects, all that user code makes
+    among them, are collected as ever. Of the present objects, cycles are kept when they become
+    garbage; all others go with their last reference.
     """
-    global _settled
-    if _settled:
+    global _calls
+    if _calls >= CALLS:
         return
-    _settled = True
+    _calls += 1
     started_as = getattr(sys.modules["__main__"], "__spec__", None)
     if started_as is not None and started_as.name == DAEMON:
         gc.freeze()
