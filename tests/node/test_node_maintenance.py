@@ -6,15 +6,19 @@ import asyncio
 import errno
 import os
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from bodies import body
 from trimming import KIB, LARGER, checkpointed, trimmed
 
+from dledger.node.maintenance import retention as retention_module
 from dledger.node.maintenance.idle_timeout import process_lives
+from dledger.node.maintenance.retention import KeptFiles
 from dledger.protocol.messages.client import OffsetKind
 from dledger.protocol.messages.codes import Code
+from dledger.types import Index
 from verification.disk.memory_disk import MemoryDisk
 
 
@@ -54,6 +58,39 @@ async def test_retention_moves_begin_offsets_on_all_nodes_and_survives_a_restart
         pass
     assert (await client.offsets("t")).offsets == {"t": {0: 120}}
     assert (await client.append(data)).base_offset == 120
+
+
+@pytest.mark.group(1, retention_bytes=512 * KIB, cache_bytes=16 * KIB, **LARGER)
+async def test_begin_offsets_move_a_few_in_each_turn_or_where_asked_for(
+    group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read of what is gone is told the new begin, although its partition has had no turn."""
+    client, topic = await group.topic(partitions=4)
+    node = await group.leader()
+    retention, later = node.parts.retention, list[Any]()
+    retention.due_ms = 1 << 60  # this test says when
+    for partition in range(4):
+        await client.write(topic, [bytes(20_000)] * 30, partition=partition)
+    loop = SimpleNamespace(call_soon=lambda *call: later.append(call))
+    monkeypatch.setattr(retention, "_loop", loop)
+    monkeypatch.setattr(retention_module, "EACH_TURN", 1)
+
+    def begin_offsets() -> list[int]:
+        return [node.catalog.begin_offset(topic, partition) for partition in range(4)]
+
+    await checkpointed(group)
+    begin = node.store.retain(Index(node.raft.committed_index - 1), 0)
+    retention._deleted(Index(0), begin, KeptFiles(None, None))
+    first, *others = begin_offsets()
+    assert first > 0
+    assert others == [0, 0, 0]
+    answer, _ = await client.fetch(topic, 0, partition=2)
+    assert answer.code is Code.OFFSET_OUT_OF_RANGE
+    assert answer.begin_offset == begin_offsets()[2] > 0
+    while later:
+        function, *arguments = later.pop()
+        function(*arguments)
+    assert all(begin_offsets())
 
 
 @pytest.mark.group(retention_bytes=512 * KIB, member_retention_bytes=64 << 20, **LARGER)

@@ -8,7 +8,7 @@ clock, throws no dice and touches no file. Only the rows that each node has dele
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from dledger.catalog import snapshot
@@ -266,12 +266,19 @@ class Catalog(CatalogState):
 
     # ---- retention, time, checkpoints
 
-    def drop_before(self, index: int) -> None:
-        """Entries below ``index`` are gone: begin offsets move. Call it after each deletion and,
-        after a restart, once all is replayed. Never above the last saved snapshot's applied index +
-        1."""
-        for partition in self._used.values():
-            partition.drop_before(index)
+    def drop_before(self, index: int, keys: Iterable[int] | None = None) -> None:
+        """Entries below ``index`` are gone: begin offsets move, of all partitions or of these
+        `used_keys`. Call it after each deletion and, after a restart, once all is replayed. Never
+        above the last saved snapshot's applied index + 1."""
+        for key in self._used if keys is None else keys:
+            partition = self._used.get(key)
+            if partition is not None:  # else its topic was deleted
+                partition.drop_before(index)
+
+    @property
+    def used_keys(self) -> list[int]:
+        """Of the partitions that have had a record: topic id << 32 | number."""
+        return list(self._used)
 
     def snapshot(self) -> bytes:
         """The state but for the tables' rows, whose numbers it holds: equal bytes on all nodes with

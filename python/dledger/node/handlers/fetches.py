@@ -293,11 +293,23 @@ class Reads(NodePart):
             logger.error("not served: %s", error)
             asked.answer(Code.CORRUPT_ENTRY, f"{error}; read it from another replica")
             self._events.damage(error)
-        elif isinstance(error, OffsetOutOfRange):  # retention was faster than this read
-            asked.answer(Code.OFFSET_OUT_OF_RANGE, str(error))
+        elif isinstance(error, OffsetOutOfRange):
+            self._gone(asked, str(error))
         else:
             asked.answer(Code.DISK_ERROR, f"the stored bytes cannot be read: {error}")
             self._ready_loop.fail(error)
+
+    def _gone(self, asked: AskedFetch, text: str) -> None:
+        """Retention was faster than this read, and may not have moved this begin yet."""
+        request = asked.request
+        try:
+            key = request.topic_id << 32 | request.partition
+            self._catalog.drop_before(self._store.begin_index, [key])
+        except StorageError as error:
+            self._ready_loop.fail(error)
+            return
+        begin, end = (max(0, offset) for offset in self._range(request.topic_id, request.partition))
+        asked.answer(Code.OFFSET_OUT_OF_RANGE, text, begin=begin, end=end)
 
     def split(self, connection: Connection, request_id: int, request: SplitRequest) -> None:
         """Cut ranges of offsets into pieces of about equal bytes; all of them, or none when one
