@@ -17,6 +17,7 @@ from benchmarks import (
     availability,
     brokers,
     costs,
+    curves,
     digests,
     failures,
     following,
@@ -57,10 +58,12 @@ SECTIONS: dict[str, Callable[..., None]] = {
     "keyed": spark_costs.keyed,
     "available": spark_costs.available,
     "poll": long_polls.long_polls,
+    "curves": curves.curves,
+    **{f"curves-{name}": part for name, part in curves.PARTS.items()},
     "brokers": brokers.real_ones,
 }
-UNASKED = [name for name in SECTIONS if name != "brokers"]
-"""What is run without a word: all that needs nothing but this package."""
+UNASKED = [name for name in SECTIONS if name != "brokers" and not name.startswith("curves-")]
+"""What is run without a word: all that needs nothing but this package, once."""
 RESULTS = Path(__file__).parent / "results"
 
 
