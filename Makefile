@@ -17,7 +17,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench profile pairs section-pairs kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel clean
+.PHONY: help setup check lint types layers length test demo bench profile pairs section-pairs bench-compare kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -58,6 +58,11 @@ pairs: $(VENV)/.package  ## measure this checkout and another one in turn, as ra
 section-pairs: $(VENV)/.package  ## run sections of make bench in this checkout and another one in turn, as ratios (OTHER=directory with its own make setup, BENCH=append,spark, ROUNDS=3, REPETITIONS=1, JSON=file)
 	@$(SPARK_ENV) $(BIN)/python -m benchmarks.section_pairs --other $(OTHER) $(if $(BENCH),--only $(BENCH)) \
 		--rounds $(or $(ROUNDS),3) --repetitions $(or $(REPETITIONS),1) $(if $(JSON),--json $(JSON))
+
+bench-compare: $(VENV)/.package  ## set up two revisions or directories and measure them in turn, as ratios with 95 % intervals (A=revision B=revision, PAIRS=10; BENCH=append,read for sections too, with ROUNDS=3, REPETITIONS=1)
+	$(if $(and $(A),$(B)),,$(error make bench-compare A=revision B=revision: name both, each a revision or a directory))
+	@$(if $(BENCH),$(SPARK_ENV)) $(BIN)/python -m benchmarks.compare $(A) $(B) --pairs $(or $(PAIRS),10) $(if $(BENCH),--only $(BENCH)) \
+		--rounds $(or $(ROUNDS),3) --repetitions $(or $(REPETITIONS),1)
 
 counted-bench: $(VENV)/.package  ## run dledger bench on three nodes whose disks count: is anything called durable that no sync covers? (MINUTES=5, JSON=file)
 	@$(BIN)/python -m verification.counted --minutes $(MINUTES) $(if $(JSON),--json $(JSON))

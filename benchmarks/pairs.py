@@ -188,6 +188,7 @@ def interval(ratios: Sequence[float], seed: int = 1) -> tuple[float, float, floa
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pairs", description=__doc__)
+    parser.add_argument("--here", type=Path, help="the checkout to measure, unless it is this one")
     parser.add_argument("--other", type=Path, help="the checkout to compare with")
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--slices", type=int, default=6, help="turns of each load in a pair")
@@ -200,7 +201,8 @@ def main() -> None:
         return
     if asked.other is None:
         parser.error("--other: name the checkout to compare with")
-    here, other = Path(__file__).resolve().parent.parent, asked.other.resolve()
+    here = (asked.here or Path(__file__).parent.parent).resolve()
+    other = asked.other.resolve()
     runs: list[tuple[dict[str, float], dict[str, float]]] = []
     for number in range(asked.pairs):
         runs.append(pair(here, other, asked.slices, asked.seconds))

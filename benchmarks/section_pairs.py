@@ -141,6 +141,7 @@ def as_json(every: dict[str, dict[tuple[str, str], Compared]]) -> str:
 def main() -> int:
     """1 when the median of a case is worse than the limit."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.section_pairs", description=__doc__)
+    parser.add_argument("--here", type=Path, help="the checkout to measure, unless it is this one")
     parser.add_argument("--other", type=Path, required=True, help="the checkout to compare with")
     parser.add_argument("--only", default=",".join(UNASKED), help="sections, of make bench")
     parser.add_argument("--rounds", type=int, default=3)
@@ -150,7 +151,8 @@ def main() -> int:
     sections = asked.only.split(",")
     if unknown := sorted(set(sections) - set(SECTIONS)):
         parser.error(f"no section {unknown[0]!r}; there are {', '.join(SECTIONS)}")
-    here, other = Path(__file__).resolve().parent.parent, asked.other.resolve()
+    here = (asked.here or Path(__file__).parent.parent).resolve()
+    other = asked.other.resolve()
     every, is_worse = {}, False
     for section, found in compare(here, other, sections, asked.rounds, asked.repetitions):
         every[section] = found
