@@ -17,7 +17,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench profile pairs section-pairs bench-compare kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel clean
+.PHONY: help setup check lint types layers length test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -135,6 +135,9 @@ fuzz: $(VENV)/.package  ## give the parsers of RocketMQ's files INPUTS=200000 so
 
 evidence: $(VENV)/.package  ## make docs/evidence.md from the results in docs/evidence/ (write them with JSON=docs/evidence/name.json)
 	@$(BIN)/python -m verification.evidence
+
+performance: $(VENV)/.package  ## make docs/performance.md and its plots from docs/performance/*.json, with the runs of make bench in RUNS=file taken into them
+	@$(BIN)/python -m benchmarks.performance $(RUNS)
 
 # Without build/, from which setuptools would pack modules that the checkout has no more.
 wheel: $(VENV)/.package  ## build dist/*.whl

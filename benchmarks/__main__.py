@@ -26,6 +26,7 @@ from benchmarks import (
     messages,
     planning,
     reading,
+    request_cost,
     rocketmq,
     spark,
     spark_costs,
@@ -58,6 +59,7 @@ SECTIONS: dict[str, Callable[..., None]] = {
     "keyed": spark_costs.keyed,
     "available": spark_costs.available,
     "poll": long_polls.long_polls,
+    "request-cost": request_cost.request_cost,
     "curves": curves.curves,
     **{f"curves-{name}": part for name, part in curves.PARTS.items()},
     "brokers": brokers.real_ones,
@@ -92,13 +94,19 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     return asked
 
 
+def command_of(asked: argparse.Namespace) -> str:
+    """The command line that measures the same again."""
+    how = "QUICK=1" if asked.quick else f"REPETITIONS={asked.repetitions}"
+    return f"make bench BENCH={asked.only} {how}"
+
+
 def main(argv: Sequence[str]) -> int:
     """Measure, print, save. The table says which floors hold; a slower machine is not an error."""
     asked = arguments(argv)
     console = Console(width=None if sys.stdout.isatty() else 140)
     with tempfile.TemporaryDirectory(prefix="dledger-bench-", dir=asked.directory) as scratch:
         directory = Path(scratch)
-        report = Report(machine.describe(directory))
+        report = Report(machine.describe(directory) | {"command": command_of(asked)})
         console.print(report.machine)
         for name in asked.sections:
             began = time.monotonic()
@@ -113,8 +121,7 @@ def main(argv: Sequence[str]) -> int:
     report.save(path, floors)
     console.print(f"saved as {path}")
     if asked.json is not None:
-        command = f"make bench BENCH={asked.only} REPETITIONS={asked.repetitions}"
-        save(report.as_evidence(command, floors), asked.json)
+        save(report.as_evidence(command_of(asked), floors), asked.json)
     return 0
 
 

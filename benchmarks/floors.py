@@ -9,9 +9,13 @@ from benchmarks.availability import ELECTIONS, FAILED, GAP, HANDOVER, ROLLING
 from benchmarks.brokers import BEHIND, BROKERS, LIKE_THEIRS
 from benchmarks.brokers import RATIO as TIMES_BROKERS
 from benchmarks.costs import BARE_MANY, BARE_ONE, COSTS
+from benchmarks.curves import ENTRIES, NODE_MIB, RESTART
+from benchmarks.curves import WRITTEN as WRITTEN_GIB
 from benchmarks.digests import DIGEST, MORE, RECORDS, TYPED
 from benchmarks.failures import FAILOVER, START
 from benchmarks.following import BARE, FOLLOWING, WRITTEN
+from benchmarks.gaps import BARE as BARE_WAY
+from benchmarks.gaps import GAPS, OURS
 from benchmarks.planning import ALONE, KIB, LIMITED, PLANNING
 from benchmarks.report import BYTES, Floor, Report
 from benchmarks.rocketmq import ALL, ROCKETMQ
@@ -47,6 +51,11 @@ def highest(section: str, name: str) -> Callable[[Report], float]:
 def more(section: str, name: str, beside: str) -> Callable[[Report], float]:
     """By how much a case's median is above another one's."""
     return lambda report: report.median(section, name) - report.median(section, beside)
+
+
+def beyond(section: str, name: str, beside: str) -> Callable[[Report], float]:
+    """By how much the worst of a case is above the worst of another one."""
+    return lambda report: report.cases[section, name].high - report.cases[section, beside].high
 
 
 FLOORS = (
@@ -178,5 +187,27 @@ FLOORS = (
         200,
         False,
         "MiB",
+    ),
+    Floor(
+        "start of a killed node with ten million entries to its next acknowledgement, the longest",
+        highest(ENTRIES, f"{RESTART}, 10,000,000"),
+        2,
+        False,
+        "s",
+    ),
+    Floor(
+        "memory of a node after 20 GiB, retention of 1 GiB",
+        highest(WRITTEN_GIB, f"{NODE_MIB}, 20 GiB"),
+        150,
+        False,
+        "MiB",
+    ),
+    Floor(
+        "longest time without an acknowledgement at 10,000 partitions, beyond that of bare sockets "
+        "and files",
+        beyond(GAPS, OURS, BARE_WAY),
+        50,
+        False,
+        "ms",
     ),
 )

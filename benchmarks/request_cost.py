@@ -28,9 +28,12 @@ from benchmarks.appends import leader_address
 from benchmarks.groups import group
 from benchmarks.load import append_load
 from benchmarks.pairs import processor_s
+from benchmarks.report import Report
 from dledger import Client
 from dledger.compiled import native
 
+COST: Final = "a request of 1 KiB, 512 in flight: processor time at the leader, 3 replicas"
+LEADER, PROGRAM, TIMES = "the leader", "the small program", "the leader's, times the program's"
 SIZE: Final = 1024
 IN_FLIGHT: Final = 512
 SLICES: Final = 9
@@ -131,6 +134,15 @@ def ratios(
             if number:  # the first slice warms both
                 found.append((spent, own))
     return found
+
+
+def request_cost(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
+    """All slices of so many runs."""
+    for _ in range(1 if quick else repetitions):
+        for leader, program in ratios(directory, 1 if quick else SLICES):
+            report.add(COST, LEADER, "µs", leader)
+            report.add(COST, PROGRAM, "µs", program)
+            report.add(COST, TIMES, "", leader / program)
 
 
 def most() -> float:

@@ -1,0 +1,156 @@
+"""The chapters of docs/performance.md: which cases of a run each has, and its words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from benchmarks.appends import LATENCY, THROUGHPUT
+from benchmarks.costs import BARE_MANY, BARE_ONE, COSTS, MANY, ONE
+from benchmarks.curves import (
+    BY_CONNECTIONS,
+    BY_ENTRIES,
+    BY_PARTITIONS,
+    BY_SIZE,
+    BY_WRITTEN,
+    ON_DISK,
+    Curve,
+)
+from benchmarks.gaps import BARE, GAPS, OURS
+from benchmarks.long_polls import READABLE
+from benchmarks.reading import READ
+from benchmarks.report import BYTES
+from benchmarks.request_cost import COST, LEADER, PROGRAM
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One chapter. ``name`` is that of the section of ``make bench``, and of its files."""
+
+    name: str
+    title: str
+    words: str
+    sections: tuple[str, ...] = ()
+    """Titles in the run; those of ``curve`` unless some are named."""
+    curve: Curve | None = None
+    floors: dict[str, str] = field(default_factory=dict)
+    """Cases beside which another one of the same section stands, and that one."""
+    hidden: tuple[str, ...] = ()
+    """Ends of the names of cases that are not shown."""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        return self.sections or (() if self.curve is None else (self.curve.section,))
+
+
+CHAPTERS: Final = (
+    Chapter(
+        "append",
+        "Appends by size and requests in flight",
+        "Single requests over one connection, each a record; every node has synced the "
+        "entry's bytes before they count. The producer is fed Arrow arrays of 10,000 values.",
+        (THROUGHPUT,),
+        hidden=(BYTES,),
+    ),
+    Chapter(
+        "latency",
+        "One append in flight",
+        "1 KiB at a time. The floor is a write with fdatasync, by as many writers at once as "
+        "there are replicas, without any message.",
+        (LATENCY,),
+        floors={
+            f"{what} of 1 KiB, {replicas}": floor
+            for what in ("request", "Client.append")
+            for replicas, floor in (
+                ("1 replica", "write + fdatasync of 4 KiB by itself"),
+                ("3 replicas", "write + fdatasync of 4 KiB by three at once"),
+            )
+        },
+    ),
+    Chapter(
+        "costs",
+        "Where the time of an append goes",
+        "Processor time by process. The floor is three processes that pass the same bytes "
+        "through bare sockets and write and sync them, without frames, checksums, index or "
+        "catalog.",
+        (COSTS,),
+        floors={f"{ONE}, latency": f"{BARE_ONE}, latency", MANY: BARE_MANY},
+    ),
+    Chapter(
+        "request-cost",
+        "A request beside a small program",
+        "Single requests of 1 KiB, 512 in flight, 3 replicas. The floor is one process in "
+        "plain Python that takes as many frames from a socket, checks them, makes entries "
+        "with checksums, writes and answers; it has no followers, sync or catalog. "
+        "`tests/benchmarks/test_request_cost.py` holds the ratio in each test run.",
+        (COST,),
+        floors={LEADER: PROGRAM},
+    ),
+    Chapter(
+        "read",
+        "Reads",
+        "`Client.read` of a topic's 100-byte values.",
+        (READ,),
+    ),
+    Chapter(
+        "poll",
+        "From an acknowledgement to a reader",
+        "A reader with a long poll in a process of its own, while a record is appended each 10 ms.",
+        (READABLE,),
+    ),
+    Chapter(
+        "curves-size",
+        "Over the size of the log",
+        "One node, a log of records of 1 MiB. The log is written by the store itself while "
+        "the node is stopped (`benchmarks/long_logs.py`): files of 1 GiB, headers, both "
+        "checksums, index, the catalog's rows and its checkpoint are as a node makes them, "
+        "and are all on the disk. The values are zeros, which are left out as holes: they "
+        "read as the zeros that the checksums were made of. Each repetition appends for a "
+        "second with 512 requests of 1 KiB in flight, kills the node, and looks at the "
+        "process that is started then. Blocks on the disk are those at the beginning of each "
+        "point.",
+        curve=BY_SIZE,
+    ),
+    Chapter(
+        "curves-entries",
+        "Over the number of entries",
+        "As before, with records of 100 bytes, one an entry, and nothing left out.",
+        curve=BY_ENTRIES,
+    ),
+    Chapter(
+        "curves-partitions",
+        "Over the number of partitions",
+        "A new group of one node for each count. A plan is made as the long-lived planner of "
+        "a query makes it, without Spark, after a transaction has added a record to each "
+        "partition. Nodes are killed under the load of before, after their first checkpoint, "
+        "which makes a file for each partition.",
+        curve=BY_PARTITIONS,
+    ),
+    Chapter(
+        "curves-connections",
+        "Over the number of connections",
+        "One load generator, which sends the next request over a connection when the last one "
+        "is answered. All counts in turn, five times.",
+        curve=BY_CONNECTIONS,
+    ),
+    Chapter(
+        "curves-written",
+        "Memory over what was written",
+        "One process of one node, 8 requests in flight; what is beyond a GiB goes again.",
+        curve=BY_WRITTEN,
+    ),
+    Chapter(
+        "curves-gaps",
+        "The longest time without an acknowledgement",
+        "Three replicas, 10,000 partitions, records of 1 KiB to each in turn, 64 in flight, "
+        "with files of 16 MiB, 64 MiB kept and a checkpoint each 50,000 entries, so that "
+        "checkpoints, new files and retention all happen in each slice of 10 s. The floor "
+        "writes and syncs 64 KiB at a time by bare sockets and files, in slices between those "
+        "of the group.",
+        (GAPS,),
+        floors={OURS: BARE},
+    ),
+)
+"""In the order of the page."""
+
+__all__ = ["CHAPTERS", "ON_DISK", "Chapter"]

@@ -1,0 +1,62 @@
+"""The plot of a curve: a panel for each figure, medians with their spread, and bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import matplotlib
+
+matplotlib.use("svg")
+
+from matplotlib import pyplot
+from matplotlib.ticker import FixedFormatter, FixedLocator, NullFormatter
+
+from benchmarks.curves import Curve
+
+PANEL_INCHES: Final = (3.6, 2.7)
+
+
+def draw(curve: Curve, cases: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write it as SVG, the same bytes for the same cases."""
+    found = {case["name"]: case for case in cases}
+    drawn = {name: points for name in curve.figures if (points := points_of(curve, found, name))}
+    width, height = PANEL_INCHES
+    style: Any = {"svg.hashsalt": path.stem, "svg.fonttype": "none", "font.size": 8}
+    with pyplot.rc_context(style):
+        whole, panels = pyplot.subplots(
+            1, len(drawn), figsize=(width * len(drawn), height), squeeze=False, layout="constrained"
+        )
+        for panel, (name, points) in zip(panels[0], drawn.items(), strict=True):
+            places = [place for place, _ in points]
+            medians = [case["median"] for _, case in points]
+            panel.plot(places, medians, marker="o", markersize=3)
+            panel.fill_between(
+                places,
+                [case["least"] for _, case in points],
+                [case.get("p99", case["most"]) for _, case in points],
+                alpha=0.2,
+            )
+            if (bound := curve.bounds.get(name)) is not None:
+                panel.axhline(bound, linestyle="--", linewidth=1, color="tab:red")
+            panel.set_xscale("log")
+            panel.xaxis.set_major_locator(FixedLocator(places))
+            panel.xaxis.set_major_formatter(FixedFormatter([f"{place:,g}" for place in places]))
+            panel.xaxis.set_minor_formatter(NullFormatter())
+            panel.set_ylim(bottom=0)
+            panel.set_xlabel(curve.over)
+            panel.set_title(f"{name}, {points[0][1]['unit']}", wrap=True)
+        whole.savefig(path, metadata={"Date": None})
+        pyplot.close(whole)
+
+
+def points_of(
+    curve: Curve, found: Mapping[str, Mapping[str, Any]], name: str
+) -> list[tuple[float, Mapping[str, Any]]]:
+    """Where a figure was measured, and its case there."""
+    return [
+        (place, found[key])
+        for label, place in curve.points.items()
+        if (key := f"{name}, {label}") in found
+    ]
