@@ -143,10 +143,10 @@ CHAPTERS: Final = (
         "curves-gaps",
         "The longest time without an acknowledgement",
         "Three replicas, 10,000 partitions, records of 1 KiB to each in turn, 64 in flight, "
-        "with files of 16 MiB, 64 MiB kept and a checkpoint each 50,000 entries, so that "
-        "checkpoints, new files and retention all happen in each slice of 10 s. The floor "
-        "writes and syncs 64 KiB at a time by bare sockets and files, in slices between those "
-        "of the group.",
+        "with files of 16 MiB, 64 MiB kept and a checkpoint each 20,000 entries. A slice "
+        "takes 10 s, or longer, until a checkpoint, a new file and retention have all "
+        "happened in it. The floor writes and syncs 64 KiB at a time by bare sockets and "
+        "files, in slices of 10 s between those of the group.",
         (GAPS,),
         floors={OURS: BARE},
     ),
