@@ -23,6 +23,8 @@ from typing import Final
 TOP: Final = Path(__file__).resolve().parent.parent
 SHOWN: Final = 30
 """Last lines of a set-up that failed."""
+NAMED: Final = 5
+"""Changed files that are told by name."""
 OUTER: Final = ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "VENV")
 """Variables by which the make that called this would choose another one's environment."""
 
@@ -41,7 +43,7 @@ def git(directory: Path, *words: str) -> str | None:
     done = subprocess.run(
         ["git", "-C", directory, *words], capture_output=True, text=True, check=False
     )
-    return None if done.returncode else done.stdout.strip()
+    return None if done.returncode else done.stdout.rstrip()
 
 
 def side(name: str, top: Path = TOP) -> Side:
@@ -68,10 +70,15 @@ def state_of(directory: Path) -> str:
     commit = git(directory, "log", "-1", "--format=%h %s")
     if commit is None:
         return "no git checkout"
-    changed = (git(directory, "status", "--porcelain") or "").splitlines()
-    names = ", ".join(line.split(maxsplit=1)[1] for line in changed[:5])
-    more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
-    return f"{commit}" + (f", with changes that are not committed: {names}{more}" if names else "")
+    changed = changes(directory)
+    return f"{commit}, with changes that are not committed: {changed}" if changed else commit
+
+
+def changes(directory: Path) -> str:
+    """The first files that differ from the commit that is checked out; "" where none does."""
+    names = [line[3:] for line in (git(directory, "status", "--porcelain") or "").splitlines()]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 @contextmanager
@@ -138,6 +145,8 @@ def main(argv: Sequence[str]) -> int:
     sides = [side(asked.a), side(asked.b)]
     for letter, one in zip("AB", sides, strict=True):
         print(f"{letter} is {one.title}", flush=True)
+    if any(one.commit for one in sides) and (changed := changes(TOP)):
+        print(f"changes that are not committed are in no revision: {changed}", flush=True)
     with ready(sides) as (here, other):
         both, code = ["--here", str(here), "--other", str(other)], 0
         if asked.pairs:
