@@ -79,7 +79,7 @@ CHAPTERS: Final = (
     Chapter(
         "request-cost",
         "A request beside a small program",
-        "Single requests of 1 KiB, 512 in flight, 3 replicas. The floor is one process in "
+        "Single requests of 1 KiB, 512 at a time, 3 replicas. The floor is one process in "
         "plain Python that takes as many frames from a socket, checks them, makes entries "
         "with checksums, writes and answers; it has no followers, sync or catalog. "
         "`tests/benchmarks/test_request_cost.py` holds the ratio in each test run.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Final
 
 import matplotlib
@@ -11,11 +12,13 @@ import matplotlib
 matplotlib.use("svg")
 
 from matplotlib import pyplot
-from matplotlib.ticker import FixedFormatter, FixedLocator, NullFormatter
+from matplotlib.ticker import FixedFormatter, FixedLocator
 
 from benchmarks.curves import Curve
 
-PANEL_INCHES: Final = (3.6, 2.7)
+PANEL_INCHES: Final = (3.2, 2.6)
+LETTERS: Final = 40
+"""Of a line of a panel's title."""
 
 
 def draw(curve: Curve, cases: Sequence[Mapping[str, Any]], path: Path) -> None:
@@ -23,7 +26,8 @@ def draw(curve: Curve, cases: Sequence[Mapping[str, Any]], path: Path) -> None:
     found = {case["name"]: case for case in cases}
     drawn = {name: points for name in curve.figures if (points := points_of(curve, found, name))}
     width, height = PANEL_INCHES
-    style: Any = {"svg.hashsalt": path.stem, "svg.fonttype": "none", "font.size": 8}
+    style: Any = {"font.size": 8, "axes.titlesize": 8}
+    style |= {"svg.hashsalt": path.stem, "svg.fonttype": "none"}
     with pyplot.rc_context(style):
         whole, panels = pyplot.subplots(
             1, len(drawn), figsize=(width * len(drawn), height), squeeze=False, layout="constrained"
@@ -42,11 +46,12 @@ def draw(curve: Curve, cases: Sequence[Mapping[str, Any]], path: Path) -> None:
                 panel.axhline(bound, linestyle="--", linewidth=1, color="tab:red")
             panel.set_xscale("log")
             panel.xaxis.set_major_locator(FixedLocator(places))
-            panel.xaxis.set_major_formatter(FixedFormatter([f"{place:,g}" for place in places]))
-            panel.xaxis.set_minor_formatter(NullFormatter())
+            panel.xaxis.set_major_formatter(FixedFormatter([f"{place:,.9g}" for place in places]))
+            panel.minorticks_off()
             panel.set_ylim(bottom=0)
             panel.set_xlabel(curve.over)
-            panel.set_title(f"{name}, {points[0][1]['unit']}", wrap=True)
+            panel.set_ylabel(points[0][1]["unit"])
+            panel.set_title(fill(name, LETTERS))
         whole.savefig(path, metadata={"Date": None})
         pyplot.close(whole)
 

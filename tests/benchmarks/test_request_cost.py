@@ -23,7 +23,7 @@ def slow_check(end, entries, *rest):
 
 file_store.check_append = slow_check
 """
-TURNS = 1500 if native is None else 1000
+TURNS = 1800 if native is None else 1200
 """Of an empty loop for each entry. They cost about twice what a leader's request does."""
 
 
