@@ -90,7 +90,7 @@ BY_PARTITIONS = Curve(
     quick=2,
 )
 BY_CONNECTIONS = Curve(
-    CONNECTIONS, "connections", counted(1, 50, 200, 500), (RATE, LEADER_US), {LEADER_US: 60}, 2
+    CONNECTIONS, "connections", counted(1, 50, 200, 500), (RATE, LEADER_US), quick=2
 )
 BY_WRITTEN = Curve(
     WRITTEN,

@@ -106,6 +106,8 @@ def test_benchmarks_run_in_every_section(tmp_path: Path) -> None:
         "VmRSS of any node",
         "dledger, 3 replicas, appended and read, unix socket",
         "new, 3 nodes, to the first acknowledgement",
+        "memory of the node (RSS), 0.1 GiB",
+        "a group",
     ):
         assert f'"{case}"' in saved
 
