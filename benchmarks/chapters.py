@@ -47,8 +47,8 @@ CHAPTERS: Final = (
     Chapter(
         "append",
         "Appends by size and requests in flight",
-        "Single requests over one connection, each a record; every node has synced the "
-        "entry's bytes before they count. The producer is fed Arrow arrays of 10,000 values.",
+        "Single requests over one connection, each a record. An acknowledgement waits for the "
+        "disks of a majority. The producer is fed Arrow arrays of 10,000 values.",
         (THROUGHPUT,),
         hidden=(BYTES,),
     ),
@@ -56,7 +56,8 @@ CHAPTERS: Final = (
         "latency",
         "One append in flight",
         "1 KiB at a time. The floor is a write with fdatasync, by as many writers at once as "
-        "there are replicas, without any message.",
+        "there are replicas, without any message. Where that is slow, the disk was, in that "
+        "run.",
         (LATENCY,),
         floors={
             f"{what} of 1 KiB, {replicas}": floor

@@ -91,7 +91,7 @@ def written(chapter: Chapter, file: Kept) -> list[str]:
 def by_case(chapter: Chapter, cases: Sequence[Kept]) -> list[str]:
     """A row for each case, with its floor."""
     floors = {case["name"]: case for case in cases}
-    headings, rows = ["measured", "figure", "times"], []
+    headings, rows = ["measured", "figure", "n"], []
     if chapter.floors:
         headings += ["floor", "times the floor"]
     for case in cases:
