@@ -13,7 +13,6 @@ from benchmarks.curves import (
     BY_PARTITIONS,
     BY_SIZE,
     BY_WRITTEN,
-    ON_DISK,
     Curve,
 )
 from benchmarks.gaps import BARE, GAPS, OURS
@@ -155,5 +154,3 @@ CHAPTERS: Final = (
     ),
 )
 """In the order of the page."""
-
-__all__ = ["CHAPTERS", "ON_DISK", "Chapter"]

@@ -94,20 +94,12 @@ def ready(sides: Sequence[Side]) -> Iterator[list[Path]]:
             directory = one.directory
             if one.commit is not None:
                 directory = Path(scratch) / "AB"[number]
-                if (
-                    git(
-                        Path(scratch),
-                        "clone",
-                        "--quiet",
-                        "--shared",
-                        "--no-checkout",
-                        str(one.directory),
-                        str(directory),
-                    )
-                    is None
+                clone = ["clone", "--quiet", "--shared", "--no-checkout", str(one.directory)]
+                checkout = ["checkout", "--quiet", "--detach", one.commit]
+                if git(Path(scratch), *clone, str(directory)) is None or (
+                    git(directory, *checkout) is None
                 ):
                     raise SystemExit(f"{one.directory} cannot be cloned to {directory}")
-                git(directory, "checkout", "--quiet", "--detach", one.commit)
             set_up(directory, one.title)
             found.append(directory)
         yield found
