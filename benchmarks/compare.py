@@ -136,7 +136,8 @@ def main(argv: Sequence[str]) -> int:
     asked = parser.parse_args(argv)
     sides = [side(asked.a), side(asked.b)]
     for letter, one in zip("AB", sides, strict=True):
-        print(f"{letter} is {one.title}", flush=True)
+        named = ", below: other" if letter == "B" else ""
+        print(f"{letter} is {one.title}{named}", flush=True)
     if any(one.commit for one in sides) and (changed := changes(TOP)):
         print(f"changes that are not committed are in no revision: {changed}", flush=True)
     with ready(sides) as (here, other):
