@@ -72,6 +72,28 @@ def test_units_that_a_killed_process_kept_are_made_from_the_data(kit, disk):
     assert kit.bytes_of(kit.all(store)) == kit.bytes_of(entries)
 
 
+@pytest.mark.parametrize("then", ["truncate", "keep", "close"])
+def test_waiting_units_that_retention_overtakes_are_not_missed(kit, disk, monkeypatch, then):
+    """Their file goes with the entries, before they were written to it."""
+    monkeypatch.setattr(index, "WAITING_UNITS", 512)
+    monkeypatch.setattr(file_store, "INDEXED_EVERY", 0)
+    store = kit.open(disk, BackgroundState.MANUAL, retention_bytes=2 * kit.segment)
+    count = store._index.files.file_size // UNIT_SIZE + 6
+    entries = kit.fill(store, [252] * count)
+    store.sync()
+    store.retain(entries[-1].index, 0, 0)
+    assert store._index.files.starts[0] > 0
+    if then == "truncate":
+        store.truncate(Index(count - 2))
+    elif then == "keep":
+        store.keep()
+    else:
+        kit.close_sound(store, disk)
+        return
+    kept = [entry for entry in entries[: count - 1] if entry.index >= store.begin_index]
+    assert kit.bytes_of(kit.all(store))[: len(kept)] == kit.bytes_of(kept)
+
+
 def test_waiting_units_of_cut_entries_are_not_found(kit, disk):
     store = kit.open(disk, BackgroundState.MANUAL)
     kit.fill(store, [60] * 4)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from dledger.storage.api import DiskLevel, Held
 from dledger.storage.disk.disk import DiskSpace
-from dledger.storage.log.index import UNIT_SIZE
 from dledger.storage.log.index_rebuild import first_index, header_at
 from dledger.storage.log.reader import LogView
 from dledger.storage.meta.recovery_point import RecoveryPoints
@@ -115,7 +114,7 @@ def drop_front(parts: Parts, marks: RecoveryPoints, view: LogView) -> None:
     """Delete the files of data and index in front of the view."""
     parts.data.drop_front(view.begin_pos)
     marks.move_begin(view.begin_index, view.begin_pos, view.begin_chain)
-    parts.index.files.drop_front(view.begin_index * UNIT_SIZE)
+    parts.index.drop_front(view.begin_index)
 
 
 def _ages(parts: Parts, view: LogView) -> Iterator[FileAge]:

@@ -146,6 +146,12 @@ class LogIndex:
             if self.files.has(offset):
                 self.files.cut(offset)
 
+    def drop_front(self, index: int) -> None:
+        """Delete the files in front of the one that has the unit of ``index``. Waiting units may
+        belong there, and would find no file later."""
+        self.write()
+        self.files.drop_front(index * UNIT_SIZE)
+
     def put_again(self, entry: Entry) -> bool:
         """Write an entry's unit also when it stands there, because the unit read may be a page that
         an earlier sync left unwritten (D15); returns whether it was not there."""
