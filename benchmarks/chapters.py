@@ -146,9 +146,7 @@ CHAPTERS: Final = (
         "with files of 16 MiB, 64 MiB kept and a checkpoint each 20,000 entries. A slice "
         "takes 10 s, or longer, until a checkpoint, a new file and retention have all "
         "happened in it. The floor writes and syncs 64 KiB at a time by bare sockets and "
-        "files, in slices of 10 s between those of the group. The longest times are those of "
-        "the turn of a node's loop in which retention moves the begin offsets of all "
-        "partitions.",
+        "files, in slices of 10 s between those of the group.",
         (GAPS,),
         floors={OURS: BARE},
     ),
