@@ -109,7 +109,7 @@ def test_handles_of_a_batch_that_is_cut_have_their_own_places() -> None:
     for batch, begin in [*zip(batches, begins, strict=True)][::-1]:
         assert not values.is_done
         batch.answered(100 + begin)
-    assert [values.outcome(at) for at in range(6)] == [
+    assert [values.result_of(at) for at in range(6)] == [
         Appended("t", 0, 100 + at, 101 + at) for at in range(6)
     ]
 
@@ -124,9 +124,12 @@ def test_part_of_a_cut_batch_that_failed_fails_its_own_records_alone() -> None:
     for batch in rest:
         batch.answered(fenced)
     first.answered(7)
-    stored = [Appended("t", 0, 7 + at, 8 + at) for at in range(len(first.records))]
-    expected = [*stored, *[fenced] * (4 - len(stored))]
-    assert [values.outcome(at) for at in range(4)] == expected
+    stored = len(first.records)
+    places = [Appended("t", 0, 7 + at, 8 + at) for at in range(stored)]
+    assert [values.result_of(at) for at in range(stored)] == places
+    assert [values.error_of(at) for at in range(4)] == [*[None] * stored, *[fenced] * (4 - stored)]
+    with pytest.raises(ProducerFenced):
+        values.result_of(stored)
 
 
 def test_values_on_their_way_are_kept_once(gate: threading.Event, connect: Any) -> None:

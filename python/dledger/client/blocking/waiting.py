@@ -92,8 +92,10 @@ class RecordFuture(RecordHandle):
             TimeoutError: the outcome is not known yet.
             ForkedClient: it is that of the process from which this one was forked.
         """
-        wait_for(self, timeout)
-        return self._known_result()
+        batch = self._batch
+        if not batch.is_done:
+            wait_for(self, timeout)
+        return batch.result_of(self._at)  # not by `_known_result`: a program may ask each record
 
     def exception(self, timeout: float | None = None) -> DLedgerError | None:
         """The error of the append, or None; waits and raises as `result`."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.hello import Ancestors
+from dledger.types import slots_dataclass
 
 Spans = dict[str, dict[int, tuple[int, int]]]
 """topic -> partition -> (start, end)."""
@@ -29,7 +30,7 @@ class Lineage:
         return not group_id or self.group_id in ("", group_id) or group_id in dict(self.ancestors)
 
 
-@dataclass(frozen=True, slots=True)
+@slots_dataclass()
 class Appended:
     """The records have the offsets [start, end).
 

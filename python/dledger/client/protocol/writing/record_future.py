@@ -70,15 +70,22 @@ class ValueBatch:
         if not self._left:
             self._call_back()
 
-    def outcome(self, at: int) -> Appended | DLedgerError:
-        """The place of a record whose batch is done, or why it has none."""
+    def result_of(self, at: int) -> Appended:
+        """The place of a record whose batch is done. Raises its error where it has none."""
         for first, count, result in self._answers:
             if first <= at < first + count:
                 if isinstance(result, DLedgerError):
-                    return result
+                    raise result
                 offset = result + at - first
                 return Appended(self.topic, self.partition, offset, offset + 1)
         raise AssertionError(f"record {at} of a batch that is done has no answer")
+
+    def error_of(self, at: int) -> DLedgerError | None:
+        """Why a record whose batch is done is not stored; None: it is."""
+        for first, count, result in self._answers:
+            if isinstance(result, DLedgerError) and first <= at < first + count:
+                return result
+        return None
 
     def when_done(self, callback: Callable[[], object]) -> None:
         """Call back once all is known: now, or in the thread of the answer.
@@ -130,15 +137,11 @@ class RecordHandle:
 
     def _known_exception(self) -> DLedgerError | None:
         """Why it is not stored, once the outcome is known; None: it is stored."""
-        found = self._batch.outcome(self._at)
-        return found if isinstance(found, DLedgerError) else None
+        return self._batch.error_of(self._at)
 
     def _known_result(self) -> Appended:
         """Its place, once the outcome is known. Raises the error instead."""
-        found = self._batch.outcome(self._at)
-        if isinstance(found, DLedgerError):
-            raise found
-        return found
+        return self._batch.result_of(self._at)
 
 
 def call_program(callback: Callable[[T], object], argument: T) -> None:
