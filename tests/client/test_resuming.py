@@ -140,6 +140,18 @@ def test_reader_that_another_thread_is_in_is_not_made_again() -> None:
     assert list(reader) == [0, 1, 2]
 
 
+@pytest.mark.parametrize(("max_bytes", "is_kept"), [(1, False), (1 << 20, True)])
+def test_reader_asks_ahead_while_more_is_there(
+    client: Client, topic: str, max_bytes: int, is_kept: bool
+) -> None:
+    """A connection on which an answer is under way is not used again."""
+    reader = client.read(topic, 0, 0, follow=True, max_bytes=max_bytes)
+    next(reader)
+    reader.close()
+    (transport,) = client._transports
+    assert (client.core.routes.leader in transport._connections) is is_kept
+
+
 @pytest.mark.parametrize("given", [0, 1])
 def test_reader_that_is_closed_is_over(client: Client, topic: str, given: int) -> None:
     reader = client.read(topic, 0, 0)

@@ -1,4 +1,5 @@
-"""Reading a range of offsets from the replicas, blocking, always one answer ahead of the reader."""
+"""Reading a range of offsets from the replicas, blocking, one answer ahead of the reader while more
+is there."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ class BlockingReader:
             raise Unavailable(f"{self._replicas.address}: {error}") from None
         self._asked = False
         bodies = take(self._fetcher, answer, payload)
-        if not self._fetcher.done:
+        # at the end of the log the caller has the records first, and the node its rest
+        if not self._fetcher.done and self._fetcher.position < answer.end_offset:
             try:
                 connection.send(self._fetcher.request(), deadline=_soon())
                 self._asked = True
