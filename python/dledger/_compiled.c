@@ -20,6 +20,7 @@
 #define CHECKED 20      /* of these, the bytes that the frame's CRC covers */
 #define UNIT 32         /* bytes of an index unit */
 #define ROW 56          /* bytes of a row of a partition's table */
+#define FETCHED 36      /* bytes of a row of a fetch's answer */
 #define MOST_PARTITIONS (1 << 20)
 
 typedef const uint8_t *bytes_at;
@@ -642,11 +643,70 @@ done:
     return result;
 }
 
+static PyObject *count_sound(PyObject *self, PyObject *args) {
+    Py_buffer rows, payload;
+    Py_ssize_t gap;
+    long long position;
+    if (!PyArg_ParseTuple(args, "y*y*nL", &rows, &payload, &gap, &position)) return NULL;
+    PyObject *result = NULL;
+    if (gap < 0 || rows.len % FETCHED) {
+        PyErr_Format(PyExc_ValueError, "a gap of %zd bytes, %zd bytes of rows", gap, rows.len);
+        goto done;
+    }
+    Py_ssize_t sound = 0, rest = payload.len;
+    bytes_at body = payload.buf, row = rows.buf;
+    int damaged = 0;
+    for (; sound < rows.len / FETCHED; sound++, row += FETCHED) {
+        int64_t base = (int64_t)big64(row);
+        uint32_t count = big32(row + 8), size = big32(row + 12), crc = big32(row + 16);
+        if ((sound ? base != position : base > position) || base > INT64_MAX - count || base + count <= position) break;
+        Py_ssize_t before = gap < rest ? gap : rest;
+        body += before, rest -= before;
+        Py_ssize_t there = size < rest ? (Py_ssize_t)size : rest;
+        damaged = crc ? crc32_of(body, (size_t)there, 0) != crc : gap != 0;
+        if (damaged) break;
+        body += there, rest -= there, position = base + count;
+    }
+    result = Py_BuildValue("(nLO)", sound, position, damaged ? Py_True : Py_False);
+done:
+    PyBuffer_Release(&rows);
+    PyBuffer_Release(&payload);
+    return result;
+}
+
+static PyObject *join_values(PyObject *self, PyObject *args) {
+    Py_buffer data, starts, sizes;
+    if (!PyArg_ParseTuple(args, "y*y*y*", &data, &starts, &sizes)) return NULL;
+    PyObject *joined = NULL;
+    Py_ssize_t count = starts.len / 8, total = 0;
+    int sound = starts.len == sizes.len;
+    for (Py_ssize_t i = 0; sound && i < count; i++) {
+        int64_t start, size;
+        memcpy(&start, (bytes_at)starts.buf + 8 * i, 8), memcpy(&size, (bytes_at)sizes.buf + 8 * i, 8);
+        sound = start >= 0 && start <= data.len && size >= 0 && size <= data.len - start && size <= PY_SSIZE_T_MAX - total;
+        if (sound) total += (Py_ssize_t)size;
+    }
+    if (!sound) PyErr_SetString(PyExc_ValueError, "values that lead out of their bytes");
+    else if ((joined = PyBytes_FromStringAndSize(NULL, total)) != NULL) {
+        char *out = PyBytes_AsString(joined);
+        for (Py_ssize_t i = 0; i < count; i++) {
+            int64_t start, size;
+            memcpy(&start, (bytes_at)starts.buf + 8 * i, 8), memcpy(&size, (bytes_at)sizes.buf + 8 * i, 8);
+            memcpy(out, (bytes_at)data.buf + start, (size_t)size);
+            out += size;
+        }
+    }
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&starts);
+    PyBuffer_Release(&sizes);
+    return joined;
+}
+
 #define TWIN(name) {#name, name, METH_VARARGS, "The compiled twin of the function of this name in Python."}
 static PyMethodDef methods[] = {
     TWIN(stamp_bodies), TWIN(split_runs), TWIN(count_chained), TWIN(bodies_match), TWIN(any_body_begins),
     TWIN(pack_units), TWIN(plain_batches), TWIN(plain_batches_of_run), TWIN(pack_batches), TWIN(pack_rows), TWIN(fill_answers),
-    TWIN(take_frames), TWIN(rows_by_key), {NULL, NULL, 0, NULL},
+    TWIN(take_frames), TWIN(rows_by_key), TWIN(count_sound), TWIN(join_values), {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef module = {

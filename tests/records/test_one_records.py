@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from dledger.records.body import one_record
 from dledger.records.body.build import make_records
 from dledger.records.body.header import Codec
-from dledger.records.body.one_record import OneRecord, encode_record
-from dledger.records.body.one_records import LARGEST, LEARNED, decode_one_records
-from dledger.records.body.records import decode_batch, encode_batch
+from dledger.records.body.one_record import LARGEST, OneRecord, decode_record, encode_record
+from dledger.records.body.one_records import LEARNED, decode_one_records
+from dledger.records.body.records import decode_batch, encode_batch, with_offsets
 
 NUMBERS: dict[str, Any] = {"topic_id": 7, "partition": 3, "now_us": 11}
 VALUES = st.lists(st.binary(max_size=70), min_size=1, max_size=12)
@@ -53,6 +53,44 @@ def test_bodies_of_one_record_are_decoded_as_one_by_one(
     assert found.equals(pa.concat_batches([decode_batch(one)[1] for one in bodies]))
 
 
+def alone(one: bytes, offset: int = 5) -> pa.RecordBatch | None:
+    """More than one try: lengths are learned when they come again."""
+    tries = [decode_record(memoryview(one), offset) for _ in range(2)]
+    return tries[1]
+
+
+@given(
+    st.binary(max_size=300),
+    st.none() | st.binary(max_size=40),
+    st.integers(-(1 << 62), 1 << 62),
+    st.integers(0, 1 << 62),
+    st.sampled_from([0, 9]),
+)
+def test_body_that_came_alone_is_decoded_as_by_arrow(
+    value: bytes, key: bytes | None, time: int, offset: int, producer: int
+) -> None:
+    one = body(value, key, now_us=time, producer_id=producer)
+    found = alone(one, offset)
+    assert found is not None
+    found.validate(full=True)
+    assert found.equals(with_offsets(decode_batch(one)[1], offset))
+
+
+def test_lengths_are_learned_from_bodies_alone_when_they_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, other = by_arrow(b"four", keys=b"k"), by_arrow(b"seven")
+    monkeypatch.setattr(one_record, "_frames", {})
+    monkeypatch.setattr(one_record, "_met", set())
+    tries = [decode_record(memoryview(each), 0) is not None for each in (one, other, one, one)]
+    assert tries == [False, False, True, True]
+    monkeypatch.setattr(one_record, "LENGTHS", 1)
+    monkeypatch.setattr(one_record, "_frames", {})
+    monkeypatch.setattr(one_record, "_met", set())
+    for each in (one, other, one, other):  # two take turns where one has room
+        assert decode_record(memoryview(each), 0) is None
+
+
 def test_staged_bodies_are_decoded_beside_others() -> None:
     found = decoded(body(b"v"), by_arrow(b"w", staged=True))
     assert found is not None
@@ -79,6 +117,8 @@ def test_staged_bodies_are_decoded_beside_others() -> None:
 def test_bodies_beside_one_of_another_shape_are_left_to_arrow(other: bytes) -> None:
     for bodies in ((body(b"v"), other), (other, body(b"v"))):
         assert decoded(*bodies) is None
+    found = alone(other)
+    assert found is None or found.equals(with_offsets(decode_batch(other)[1], 5))
 
 
 @pytest.mark.parametrize("key", [None, b"key"], ids=repr)
@@ -86,6 +126,8 @@ def test_body_that_is_too_short_or_long_is_left_to_arrow(key: bytes | None) -> N
     sound = body(b"value", key)
     for size in range(64, len(sound), 8):
         assert decoded(sound[:size], sound) is None
+        assert alone(sound[:size]) is None
+    assert alone(sound + bytes(8)) is None
     assert decoded(sound + bytes(8), sound) is None
 
 
@@ -99,6 +141,9 @@ def test_each_changed_byte_that_arrow_would_read_is_seen(key: bytes | None) -> N
         found = decoded(sound, bytes(changed))
         if found is not None:
             assert found.slice(1).equals(decode_batch(changed)[1])
+        single = alone(bytes(changed))
+        if single is not None:
+            assert single.equals(with_offsets(decode_batch(changed)[1], 5))
 
 
 def test_as_many_lengths_are_learned_as_pay(monkeypatch: pytest.MonkeyPatch) -> None:

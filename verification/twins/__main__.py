@@ -24,8 +24,10 @@ from types import ModuleType
 from typing import Any
 
 import dledger.catalog.topics.batch_rows
+import dledger.client.protocol.reading.fetched
 import dledger.protocol.wire
 import dledger.records.body.header
+import dledger.records.body.one_records
 import dledger.records.columns.partitioner
 import dledger.storage.log.index
 import dledger.storage.meta.tables  # noqa: F401 - the functions in Python register themselves

@@ -14,6 +14,7 @@ from dledger.checksum import crc32
 from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.messages.entry import HEADER_SIZE, LogEnd
 from dledger.protocol.messages.entry_runs import Entries, pack_sizes, pieces_of, stamp_all
+from dledger.protocol.messages.fetched import FETCHED_ROW
 from dledger.protocol.wire import encode, pack_append_responses
 from dledger.protocol.wire.framing import CHECKED, PREFIX_SIZE, Frame, pack_frame
 from dledger.records.body.header import BodyHeader, BodyKind, Codec, Flag, encode_header
@@ -205,6 +206,27 @@ def for_rows_by_key(dice: random.Random) -> tuple[Any, ...]:
     return offsets, data, valid, first, rows, partitions, dice.randrange(partitions)
 
 
+def for_count_sound(dice: random.Random) -> tuple[Any, ...]:
+    """An answer's bodies, any of which may leave out offsets, have no records, or another CRC."""
+    gap, position = dice.choice([0, 0, HEADER_SIZE]), dice.randrange(1 << 40)
+    base, rows, payload = position - dice.choice([0, 0, 1, 2]), b"", b""
+    for _ in range(dice.randrange(5)):
+        one, count = body(dice), dice.choice([1, 1, 3, 3, 3, 1 << 31])
+        if dice.random() < 0.1:
+            base, count = dice.choice([(base ^ 1, 1), (base, 0), ((1 << 63) - 1, 1), (-9, 9)])
+        crc = dice.choice([crc32(one)] * 9 + [0, 7])
+        rows += FETCHED_ROW.pack(base, count, len(one), crc, 1, 1)
+        payload, base = payload + dice.randbytes(gap) + one, min(base + count, (1 << 63) - 1)
+    return damaged(dice, rows), memoryview(damaged(dice, payload)), gap, position
+
+
+def for_join_values(dice: random.Random) -> tuple[Any, ...]:
+    data = dice.randbytes(dice.choice([0, 8, 400]))
+    starts = [dice.randrange(len(data) + 1) for _ in range(dice.choice([0, 1, 2, 20]))]
+    sizes = [dice.randrange(min(40, len(data) - start) + 1) for start in starts]
+    return memoryview(data), *(struct.pack(f"={len(each)}q", *each) for each in (starts, sizes))
+
+
 def frame(fields: tuple[int, int, bytes, memoryview]) -> Frame:
     """As the reader of frames makes one."""
     return Frame(*fields)
@@ -224,6 +246,8 @@ MAKERS: dict[str, Make] = {
     "fill_answers": for_fill_answers,
     "take_frames": for_take_frames,
     "rows_by_key": for_rows_by_key,
+    "count_sound": for_count_sound,
+    "join_values": for_join_values,
 }
 """What makes the arguments of each function."""
 

@@ -89,4 +89,13 @@ PLANTED: dict[str, tuple[str, str]] = {
         "memcpy(out + 4 * (size_t)next[chosen[i]]++, &row, 4);",
         "row = (uint32_t)(rows - 1 - i), memcpy(out + 4 * (size_t)next[chosen[row]]++, &row, 4);",
     ),
+    "fetched-offsets-left-out": ("sound ? base != position :", "sound ? base < position :"),
+    "fetched-records-twice": ("|| base + count <= position) break;", ") break;"),
+    "fetched-crc-not-compared": ("crc32_of(body, (size_t)there, 0) != crc :", "there != size :"),
+    "fetched-unverified-of-a-run": (": gap != 0;", ": 0;"),
+    "fetched-without-its-gap": ("body += before, rest -= before;", ""),
+    "values-of-the-first": (
+        "memcpy(out, (bytes_at)data.buf + start, (size_t)size);",
+        "memcpy(out, (bytes_at)data.buf, (size_t)size);",
+    ),
 }

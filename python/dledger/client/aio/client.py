@@ -182,8 +182,9 @@ class AsyncClient(Operations):
                 try:
                     async for found in fetch(self.core, self._transport, fetcher, replica, follow):
                         for one in found.singles() if info.typed else (found,):
-                            version = of_body(self.core, info, one.payload)
-                            columns = await self._run(version) if info.typed else None
+                            columns = None
+                            if info.typed:
+                                columns = await self._run(of_body(self.core, info, one.payload))
                             for batch in records(one, position, last, columns):
                                 yield batch
                     return

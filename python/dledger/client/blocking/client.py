@@ -263,8 +263,9 @@ class Client(Operations):
                 try:
                     for found in self._fetch(fetcher, replica, follow):
                         for one in found.singles() if info.typed else (found,):
-                            version = of_body(self.core, info, one.payload)
-                            columns = self._run(version) if info.typed else None
+                            columns = None
+                            if info.typed:
+                                columns = self._run(of_body(self.core, info, one.payload))
                             yield from records(one, position, last, columns)
                     return
                 except TopicNotFound:

@@ -3,20 +3,34 @@ lengths are alike in all other bytes."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple, cast
 
+import pyarrow as pa
+
 from dledger.records.body.build import make_records
-from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
+from dledger.records.body.header import (
+    BODY_HEADER_SIZE,
+    BodyHeader,
+    BodyKind,
+    Flag,
+    encode_header,
+)
 from dledger.records.body.records import encode_batch
+from dledger.records.body.schema import HEADERS, READ_SCHEMA, TIMESTAMP
 
 LENGTHS: Final = 4096
 """Pairs of lengths whose other bytes are kept, some 250 each."""
+LARGEST: Final = 16 << 10
+"""Bytes of a body. To open a larger one costs less than to copy its value; Arrow copies none."""
 Frame = tuple[bytes, bytes, bytes]
 """The bytes before the key, between key and value, and behind the value; without a key the first
 are none."""
 _frames: dict[tuple[int, int], Frame] = {}
 """By the lengths of value and key; -1: no key."""
+_met: set[tuple[int, int]] = set()
+"""Lengths that came once in a body that was read."""
 _FLAGS: Final = {
     (keyed, staged): Flag(keyed * Flag.HAS_KEYS | staged * Flag.STAGED)
     for keyed in (False, True)
@@ -24,6 +38,21 @@ _FLAGS: Final = {
 }
 _OFFSETS: Final = 8
 """Bytes of the two Arrow offsets before one value's own bytes."""
+
+
+_KEYED: Final = {
+    encode_header(BodyHeader(BodyKind.DATA, flags=flags))[:8]: keyed
+    for (keyed, _), flags in _FLAGS.items()
+}
+"""Whether the record has a key, by the words of a header that say which columns it has."""
+_ONE: Final = encode_header(BodyHeader(BodyKind.DATA, count=1))[16:24]
+"""Count and schema version in a header."""
+_time: Final = struct.Struct(">24xq").unpack_from
+_size: Final = struct.Struct("<I").unpack_from
+_INT64: Final = pa.int64()
+_BINARY: Final = pa.binary()
+_NO_KEY: Final = pa.nulls(1, _BINARY)
+_NO_HEADERS: Final = pa.nulls(1, HEADERS)
 
 
 class OneRecord(NamedTuple):
@@ -67,6 +96,68 @@ def encode_record(
         flags=_FLAGS[key is not None, staged],
     )
     return encode_header(header), payload
+
+
+def decode_record(body: memoryview, offset: int) -> pa.RecordBatch | None:
+    """The record of a body, in the READ_SCHEMA, as `decode_batch` and `with_offsets` give it. None
+    when the body is not of one plain record, laid out in another
+    way, large, or the first one with such lengths: to learn them takes longer than Arrow for it."""
+    if len(body) > LARGEST:
+        return None
+    header, payload = bytes(body[:BODY_HEADER_SIZE]), bytes(body[BODY_HEADER_SIZE:])
+    keyed = _KEYED.get(header[:8])
+    if keyed is None or header[16:24] != _ONE or not payload:
+        return None
+    shortest = frame_of(0, 0 if keyed else -1)
+    if shortest is None:
+        return None
+    key_at = value_at = len(shortest[0 if keyed else 1])
+    if keyed and key_at <= len(payload):
+        value_at += _padded(_size(payload, key_at - 4)[0]) + _OFFSETS
+    if value_at > len(payload):
+        return None
+    key_size = _size(payload, key_at - 4)[0] if keyed else -1
+    value_size = _size(payload, value_at - 4)[0]
+    frame = _frame_that_comes_again(value_size, key_size)
+    if frame is None:
+        return None
+    before, between, behind = frame
+    parts = payload[: len(before)], payload[len(before) + max(key_size, 0) : value_at]
+    if (*parts, payload[value_at + value_size :]) != (before, between, behind):
+        return None
+    keys = _NO_KEY
+    if keyed:
+        keys = _binary(payload[key_at - _OFFSETS : key_at], payload[key_at : key_at + key_size])
+    columns = [
+        _number(_INT64, offset),
+        _number(TIMESTAMP, _time(header)[0]),
+        keys,
+        _binary(payload[value_at - _OFFSETS : value_at], payload[value_at:]),
+        _NO_HEADERS,
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=READ_SCHEMA)
+
+
+def _number(kind: pa.DataType, number: int) -> pa.Array:
+    data = pa.py_buffer(number.to_bytes(8, "little", signed=True))
+    return pa.Array.from_buffers(kind, 1, [None, data])
+
+
+def _binary(offsets: bytes, data: bytes) -> pa.Array:
+    return pa.Array.from_buffers(_BINARY, 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _frame_that_comes_again(value_size: int, key_size: int) -> Frame | None:
+    """`frame_of`, but none for the first body with such lengths."""
+    place = value_size, key_size
+    found = _frames.get(place)
+    if found is None and max(place) <= LARGEST:
+        if place in _met:
+            return _learn(value_size, key_size)
+        if len(_met) >= LENGTHS:
+            _met.clear()
+        _met.add(place)
+    return found
 
 
 def frame_of(value_size: int, key_size: int = -1) -> Frame | None:

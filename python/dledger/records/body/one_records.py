@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dledger.compiled import compiled
 from dledger.records.body.header import (
     BODY_HEADER_SIZE,
     BodyHeader,
@@ -21,15 +22,13 @@ from dledger.records.body.header import (
     Flag,
     encode_header,
 )
-from dledger.records.body.one_record import frame_of, frames_of
+from dledger.records.body.one_record import LARGEST, frame_of, frames_of
 from dledger.records.body.schema import HEADERS, RECORD_SCHEMA, TIMESTAMP
 from dledger.records.columns.arrays import number_column
 from dledger.types import Buffer
 
 WORD: Final = 8
 """All parts of such a body are of as many bytes, or of a multiple of it."""
-LARGEST: Final = 16 << 10
-"""Bytes of a body. To open a larger one costs less than to copy its value; Arrow copies none."""
 LEARNED: Final = 4
 """One template is learned for so many bodies."""
 Numbers = npt.NDArray[np.int64]
@@ -155,11 +154,17 @@ def _fit(found: _Words, sizes: Numbers, key_sizes: Numbers | None) -> bool:
 
 def _gather(data: memoryview, starts: Numbers, sizes: Numbers) -> pa.Array:
     """The values at these words, side by side."""
-    firsts = (starts * WORD).tolist()
-    ends = (starts * WORD + sizes).tolist()
     offsets = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
-    joined = b"".join([data[first:end] for first, end in zip(firsts, ends, strict=True)])
+    joined = join_values(data, (starts * WORD).data, sizes.data)
     return pa.Array.from_buffers(
         pa.binary(), len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(joined)]
     )
+
+
+@compiled
+def join_values(data: Buffer, starts: Buffer, sizes: Buffer) -> bytes:
+    """The bytes at these places, side by side; ``starts`` and ``sizes`` are columns of int64."""
+    firsts, lengths = (np.frombuffer(column, np.int64) for column in (starts, sizes))
+    places = zip(firsts.tolist(), (firsts + lengths).tolist(), strict=True)
+    return b"".join([data[first:end] for first, end in places])

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dledger.checksum import crc32
+from dledger.compiled import compiled
 from dledger.errors import ProtocolError
 from dledger.protocol.messages.entry import HEADER_SIZE
 from dledger.protocol.messages.fetched import (
@@ -20,6 +22,7 @@ from dledger.protocol.messages.fetched import (
     FetchedBatches,
     FetchedRun,
 )
+from dledger.records.body.one_record import decode_record
 from dledger.records.body.one_records import decode_one_records
 from dledger.records.body.records import decode_batch
 from dledger.types import Buffer
@@ -53,6 +56,34 @@ assert (_ROW.itemsize, _RUN_ROW.itemsize) == (FETCHED_ROW.size, RUN_ROW.size)
 def batch_columns(batches: FetchedBatches) -> npt.NDArray[np.void]:
     """The fields of FetchedBatch, each as a column."""
     return np.frombuffer(batches.packed, _ROW)
+
+
+@compiled
+def count_sound(rows: Buffer, payload: Buffer, gap: int, position: int) -> tuple[int, int, bool]:
+    """How many bodies of an answer, from the first on, are what a reader at ``position`` takes: the
+    records that come next, and the bytes of their CRC. The first one may have records before them.
+
+    Args:
+        rows: a FETCHED_ROW of each body.
+        payload: has them one behind the other, with ``gap`` bytes in front of each; with a gap the
+            node has looked at none, so that each needs a CRC.
+
+    Returns:
+        Their number, the offset behind them, and whether the bytes of the next one are damaged.
+    """
+    sound = at = 0
+    for base, count, size, crc, _, _ in FETCHED_ROW.iter_unpack(rows):
+        behind = base + count
+        if (base != position if sound else base > position) or not position < behind < 1 << 63:
+            break
+        at += gap
+        # a node looks at an entry without a CRC before it sends it
+        if crc32(payload[at : at + size]) != crc if crc else gap:
+            return sound, position, True
+        at += size
+        position = behind
+        sound += 1
+    return sound, position, False
 
 
 class Decoded(NamedTuple):
@@ -103,6 +134,14 @@ class FetchedBodies:
         last = batch_columns(self.batches)[-1]
         return int(last["base_offset"]) + int(last["count"])
 
+    def one_record(self, start: int, end: int | None) -> pa.RecordBatch | None:
+        """The record of the first body in the READ_SCHEMA, where that is a plain one whose offset
+        is within [start, end); None where `plain_records` has to look."""
+        base, count, size, *_ = next(self.batches.rows())
+        if count != 1 or base < start or (end is not None and base >= end):
+            return None
+        return decode_record(self.payload[self.gap : self.gap + size], base)
+
     def plain_records(self) -> Iterator[Decoded]:
         """Plain records in the RECORD_SCHEMA; neighbouring bodies of one record each together.
 
@@ -110,6 +149,9 @@ class FetchedBodies:
             ProtocolError: a body has not as many records as the log says.
             CorruptEntry: a body contradicts itself.
         """
+        if len(self) == 1:
+            yield from self.decoded(_plain)
+            return
         rows = batch_columns(self.batches)
         sizes = rows["size"].astype(np.int64)
         ends = np.cumsum(sizes + self.gap)
@@ -127,7 +169,7 @@ class FetchedBodies:
             if records is not None:
                 yield Decoded(records, part.batches)
             else:
-                yield from part.decoded(lambda body: decode_batch(body)[1])
+                yield from part.decoded(_plain)
 
     def decoded(self, decode: Decode) -> Iterator[Decoded]:
         """The records of one body after the other.
@@ -135,19 +177,26 @@ class FetchedBodies:
         Raises:
             ProtocolError: a body has not as many records as the log says.
         """
-        for one in self.singles():
-            records, (base, count, *_) = decode(one.payload), next(one.batches.rows())
+        at = 0
+        for place, (base, count, size, *_) in enumerate(self.batches.rows()):
+            at += self.gap
+            records = decode(self.payload[at : at + size])
+            at += size
             if records.num_rows != count:
                 raise ProtocolError(
                     f"a body of {records.num_rows} records at offset {base} where {count} were "
                     f"announced"
                 )
-            yield Decoded(records, one.batches)
+            yield Decoded(records, self.batches.part(place, place + 1))
 
     def singles(self) -> Iterator[FetchedBodies]:
         """Each body alone."""
         for at, (_, body) in enumerate(self):
             yield FetchedBodies(self.batches.part(at, at + 1), body)
+
+
+def _plain(body: Buffer) -> pa.RecordBatch:
+    return decode_batch(body)[1]
 
 
 NO_BODIES: Final = FetchedBodies(FetchedBatches(b""), memoryview(b""))

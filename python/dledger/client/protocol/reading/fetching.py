@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
-from dledger.checksum import crc32
 from dledger.client.protocol.outcome import AnswerOutcome, answer_outcome, error_for
-from dledger.client.protocol.reading.fetched import NO_BODIES, FetchedBodies, batch_columns
+from dledger.client.protocol.reading.fetched import NO_BODIES, FetchedBodies, count_sound
 from dledger.errors import CorruptEntry, ProtocolError
 from dledger.protocol.messages.client import FetchRequest
 from dledger.protocol.messages.codes import Code
@@ -73,47 +70,28 @@ class Fetcher:
             found = FetchedBodies.of_run(answer.run, payload)
         else:
             found = FetchedBodies(FetchedBatches.of(answer.batches), payload)
-        damaged = self._check(found)
-        if damaged and self.takes_run and answer.run.rows:
-            self.takes_run = False
-            return NO_BODIES
-        if damaged:
-            raise CorruptEntry(damaged)
-        if found:
-            self.position = found.end_offset
+        batches = found.batches
+        sound, position, is_damaged = count_sound(batches.packed, payload, found.gap, self.position)
+        if sound < len(batches):
+            return self._refused(found.batches.part(sound, sound + 1), position, is_damaged, answer)
+        if sound:
+            self.position = position
             if self.on_read is not None:
-                self.on_read(self.position)
+                self.on_read(position)
         return found
 
-    def _check(self, found: FetchedBodies) -> str:
-        """What is damaged in the bodies, if anything.
-
-        Raises:
-            ProtocolError: their offsets do not go on where this read is.
-        """
-        columns = batch_columns(found.batches)
-        bases, sizes = (columns[name].astype(np.int64) for name in ("base_offset", "size"))
-        behind = bases + columns["count"]
-        comes_next = np.append(self.position, behind[:-1])[: len(bases)]
-        goes_on = (bases == comes_next) & (behind > comes_next)
-        goes_on[:1] = (bases[:1] <= self.position) & (behind[:1] > self.position)
-        if not goes_on.all():
-            at = int(np.argmin(goes_on))
-            raise ProtocolError(
-                f"{self.what}: offsets [{bases[at]}, {behind[at]}) where {comes_next[at]} comes "
-                "next"
-            )
-        ends = np.cumsum(sizes + found.gap)
-        places = zip((ends - sizes).tolist(), ends.tolist(), columns["crc"].tolist(), strict=True)
-        payload, gap = found.payload, found.gap
-        for at, (start, end, crc) in enumerate(places):
-            # a node looks at an entry without a CRC before it sends it
-            if crc32(payload[start:end]) != crc if crc else gap:
-                return (
-                    f"{self.what}: the body of offsets [{bases[at]}, {behind[at]}) does not match "
-                    "its CRC"
-                )
-        return ""
+    def _refused(
+        self, batches: FetchedBatches, position: int, is_damaged: bool, answer: FetchResponse
+    ) -> FetchedBodies:
+        """None, where a node is to look at each entry; else the error of the first one of these."""
+        base, count, *_ = next(batches.rows())
+        span = f"offsets [{base}, {base + count})"
+        if not is_damaged:
+            raise ProtocolError(f"{self.what}: {span} where {position} comes next")
+        if self.takes_run and answer.run.rows:
+            self.takes_run = False
+            return NO_BODIES
+        raise CorruptEntry(f"{self.what}: the body of {span} does not match its CRC")
 
 
 def elsewhere(code: Code) -> bool:

@@ -112,6 +112,9 @@ def records(
     """The records of fetched bodies within [start, end), in the READ_SCHEMA; a typed topic's, which
     were written under ``columns``, as keys and JSON."""
     if columns is None:
+        if len(bodies) == 1 and (one := bodies.one_record(start, end)) is not None:
+            yield one
+            return
         decoded = bodies.plain_records()
     else:
         from dledger.records.body.json_rows import as_records  # other readers need not load it
