@@ -72,7 +72,7 @@ async def read_from(node: Node, topic_id: int, partition: int, end: int) -> list
             start = fetcher.position
             answer, payload = await rpc.ask(fetcher.request(), (), ANSWER_S)
             assert isinstance(answer, FetchResponse)
-            for found in records(take(fetcher, answer, payload), start, end):
+            for found, _ in records(take(fetcher, answer, payload), start, end):
                 values += map(decode_value, found.column("value").to_pylist())
     return values
 

@@ -30,7 +30,6 @@ from dledger.client.protocol.reading.resuming import (
     AsyncResuming,
     behind_bodies,
     behind_body,
-    behind_records,
 )
 from dledger.client.protocol.results import Appended, Committed, OnDelivery
 from dledger.client.protocol.session import ProducerSession
@@ -171,9 +170,10 @@ class AsyncClient(Operations):
         """See `Client.read`. Its first turn asks for the end."""
         asked = AskedRange(topic, partition, start, end, follow)
         opened: ReadRange | None = None
+        behind = start  # where the last batch ends
 
         async def read_on(position: int) -> AsyncGenerator[pa.RecordBatch, None]:
-            nonlocal opened
+            nonlocal opened, behind
             if opened is None:
                 opened = await self._run(read_range(self.core, asked))
             while True:
@@ -185,7 +185,8 @@ class AsyncClient(Operations):
                             columns = None
                             if info.typed:
                                 columns = await self._run(of_body(self.core, info, one.payload))
-                            for batch in records(one, position, last, columns):
+                            for batch, stop in records(one, position, last, columns):
+                                behind = stop
                                 yield batch
                     return
                 except TopicNotFound:
@@ -193,7 +194,7 @@ class AsyncClient(Operations):
                         raise
                     opened = await self._run(asked_range(self.core, asked))
 
-        return AsyncResuming(read_on, start, end_of=behind_records)
+        return AsyncResuming(read_on, start, end_of=lambda _: behind)
 
     def fetch_bodies(
         self,

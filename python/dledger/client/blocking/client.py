@@ -35,7 +35,6 @@ from dledger.client.protocol.reading.resuming import (
     Resuming,
     behind_bodies,
     behind_body,
-    behind_records,
 )
 from dledger.client.protocol.results import Appended, Committed, OnDelivery
 from dledger.errors import TopicNotFound
@@ -254,9 +253,10 @@ class Client(Operations):
         """
         asked = AskedRange(topic, partition, start, end, follow)
         known = self._run(read_range(self.core, asked))
+        behind = start  # where the last batch ends
 
         def read_on(position: int) -> Generator[pa.RecordBatch, None, None]:
-            nonlocal known
+            nonlocal known, behind
             while True:
                 info, last = known.info, known.end
                 fetcher = reader(self.core, info, partition, position, last, max_bytes)
@@ -266,14 +266,16 @@ class Client(Operations):
                             columns = None
                             if info.typed:
                                 columns = self._run(of_body(self.core, info, one.payload))
-                            yield from records(one, position, last, columns)
+                            for batch, stop in records(one, position, last, columns):
+                                behind = stop
+                                yield batch
                     return
                 except TopicNotFound:
                     if not known.may_be_stale(asked, fetcher.position):
                         raise
                     known = self._run(asked_range(self.core, asked))
 
-        return Resuming(read_on, start, end_of=behind_records)
+        return Resuming(read_on, start, end_of=lambda _: behind)
 
     def fetch_bodies(
         self,

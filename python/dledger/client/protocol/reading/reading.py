@@ -108,12 +108,12 @@ def take(fetcher: Fetcher, answer: FetchResponse, payload: memoryview) -> Fetche
 
 def records(
     bodies: FetchedBodies, start: int, end: int | None, columns: Columns | None = None
-) -> Iterator[pa.RecordBatch]:
-    """The records of fetched bodies within [start, end), in the READ_SCHEMA; a typed topic's, which
-    were written under ``columns``, as keys and JSON."""
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """The records of fetched bodies within [start, end), in the READ_SCHEMA, with the offset behind
+    them; a typed topic's, which were written under ``columns``, as keys and JSON."""
     if columns is None:
         if len(bodies) == 1 and (one := bodies.one_record(start, end)) is not None:
-            yield one
+            yield one, bodies.batches.base_offset + 1
             return
         decoded = bodies.plain_records()
     else:
@@ -121,7 +121,9 @@ def records(
 
         decoded = bodies.decoded(lambda body: as_records(body, lambda version: columns))
     for found, batches in decoded:
-        yield with_offsets(found, batches.base_offset, start, end)
+        base = batches.base_offset
+        behind = base + found.num_rows
+        yield with_offsets(found, base, start, end), behind if end is None else min(behind, end)
 
 
 def find_nodes(core: ClientState) -> Operation[None]:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from typing import Generic, TypeVar
 
-import pyarrow as pa
-
 from dledger import forks
 from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.protocol.messages.fetched import FetchedBatch
@@ -88,11 +86,6 @@ class AsyncResuming(_Generators[T, AsyncGenerator[T, None]], AsyncIterator[T]):
         if self._running is None:
             self._running = self._make(self._position)
         await self._running.aclose()
-
-
-def behind_records(batch: pa.RecordBatch) -> int:
-    """The offset behind a batch in the READ_SCHEMA."""
-    return int(batch.column(0)[-1].as_py()) + 1
 
 
 def behind_body(found: tuple[FetchedBatch, memoryview]) -> int:
