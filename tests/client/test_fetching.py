@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dledger.checksum import crc32
+from dledger.client.protocol.reading.fetched import LARGE_BYTES
 from dledger.client.protocol.reading.fetching import Fetcher
 from dledger.errors import CorruptEntry, ProtocolError
 from dledger.protocol.messages.codes import Code
@@ -34,6 +35,15 @@ def run_of(*spans: tuple[int, int], crc: int = crc32(b"x")) -> tuple[FetchRespon
     run = FetchedRun(rows, end_offset=spans[-1][1], term=3)
     payload = b"".join(bytes(HEADER_SIZE) + b"x" for _ in spans)
     return FetchResponse(code=Code.SUCCESS, run=run), memoryview(payload)
+
+
+@pytest.mark.parametrize("size", [1, LARGE_BYTES + 1])
+def test_damaged_body_is_refused(size: int) -> None:
+    batches = tuple(FetchedBatch(at, 1, size, crc32(bytes(size))) for at in range(2))
+    answer, sound = FetchResponse(code=Code.SUCCESS, batches=batches), bytes(2 * size)
+    assert len(Fetcher(1, 0, 0, None, 1, "").take(answer, memoryview(sound))) == 2
+    with pytest.raises(CorruptEntry, match=r"\[1, 2\) does not match its CRC"):
+        Fetcher(1, 0, 0, None, 1, "").take(answer, memoryview(sound[:-1] + b"x"))
 
 
 def test_run_is_taken_as_its_bodies_and_their_places() -> None:

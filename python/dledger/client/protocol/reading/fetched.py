@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dledger.checksum import crc32
-from dledger.compiled import compiled
+from dledger.compiled import compiled, python
 from dledger.errors import ProtocolError
 from dledger.protocol.messages.entry import HEADER_SIZE
 from dledger.protocol.messages.fetched import (
@@ -29,6 +29,8 @@ from dledger.types import Buffer
 
 Decode = Callable[[Buffer], pa.RecordBatch]
 """The records of a body, in one schema for all bodies of a reader."""
+LARGE_BYTES: Final = 4 << 10
+"""Of a body: from here on to compute its CRC costs more than to look at it."""
 _ROW: Final = np.dtype(
     [
         ("base_offset", ">i8"),
@@ -127,6 +129,14 @@ class FetchedBodies:
             at += self.gap
             yield batch, self.payload[at : at + batch.size]
             at += batch.size
+
+    def count_sound(self, position: int) -> tuple[int, int, bool]:
+        """`count_sound` of these. Of large bodies the CRC alone counts, which a library has
+        faster than the compiled function."""
+        is_small = len(self.payload) <= LARGE_BYTES * len(self)
+        count = count_sound if is_small else python["count_sound"]
+        found: tuple[int, int, bool] = count(self.batches.packed, self.payload, self.gap, position)
+        return found
 
     @property
     def end_offset(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dledger.client.protocol.outcome import AnswerOutcome, answer_outcome, error_for
-from dledger.client.protocol.reading.fetched import NO_BODIES, FetchedBodies, count_sound
+from dledger.client.protocol.reading.fetched import NO_BODIES, FetchedBodies
 from dledger.errors import CorruptEntry, ProtocolError
 from dledger.protocol.messages.client import FetchRequest
 from dledger.protocol.messages.codes import Code
@@ -70,9 +70,8 @@ class Fetcher:
             found = FetchedBodies.of_run(answer.run, payload)
         else:
             found = FetchedBodies(FetchedBatches.of(answer.batches), payload)
-        batches = found.batches
-        sound, position, is_damaged = count_sound(batches.packed, payload, found.gap, self.position)
-        if sound < len(batches):
+        sound, position, is_damaged = found.count_sound(self.position)
+        if sound < len(found):
             return self._refused(found.batches.part(sound, sound + 1), position, is_damaged, answer)
         if sound:
             self.position = position
