@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dledger.net.connections import payload_memory
 from dledger.net.connections.payload_memory import PayloadMemory
 from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.messages.entry import MAGIC_NORMAL, LogEnd
@@ -45,6 +46,17 @@ VIEWS: dict[str, Callable[[memoryview], Any]] = {
     "an Arrow buffer": lambda view: pa.py_buffer(view),
     "a part of an Arrow buffer": lambda view: pa.py_buffer(view).slice(7, 9),
 }
+
+
+def test_without_objects_to_lend_by_each_payload_has_memory_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(payload_memory, "CAN_LEND", False)
+    memory = PayloadMemory()
+    first, other = filled(memory, SIZE, 7), filled(memory, SIZE, 8)
+    assert bytes(first) == bytes([7]) * SIZE
+    del first, other
+    assert memory.kept == 0
 
 
 @pytest.mark.parametrize("made", VIEWS.values(), ids=list(VIEWS))

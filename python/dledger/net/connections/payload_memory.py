@@ -11,13 +11,15 @@ else refers to it.
 
 from __future__ import annotations
 
-import ctypes
 import weakref
 from functools import cache
+from importlib.util import find_spec
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, PAGESIZE, mmap
 from sys import getrefcount
-from typing import Final
+from typing import Any, Final
 
+CAN_LEND: Final = find_spec("_ctypes") is not None
+"""An interpreter that was built without libffi has no object to lend memory by."""
 KEPT_BYTES: Final = 16 << 20
 """Memory that is kept while no payload lies in it: about as much as comes at once."""
 ALONE: Final = 2
@@ -25,9 +27,11 @@ ALONE: Final = 2
 
 
 @cache
-def _loan(size: int) -> type[ctypes.Array[ctypes.c_ubyte]]:
-    """Objects that lend all of a memory of this size, of which there are few."""
-    return ctypes.c_ubyte * size
+def _loan(size: int) -> Any:
+    """The type of objects that lend all of a memory of this size, of which there are few."""
+    from ctypes import c_ubyte
+
+    return c_ubyte * size
 
 
 class PayloadMemory:
@@ -45,6 +49,8 @@ class PayloadMemory:
 
     def take(self, size: int) -> memoryview:
         """``size`` bytes to be written, with anything in them."""
+        if not CAN_LEND:
+            return memoryview(bytearray(size))
         memory = self._find(size)
         loan = _loan(len(memory)).from_buffer(memory)
         weakref.finalize(loan, self._give_back, memory).atexit = False
