@@ -6,6 +6,8 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,25 +28,32 @@ sys.stdin.read()
 """
 
 
-def test_hook_counts_calls_by_thread(tmp_path: Path) -> None:
+@contextmanager
+def hooked(program: str, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that runs this program and is profiled into the directory."""
     hook = str(Path(profiles.__file__).parent / "profiled")
-    environment = {**os.environ, "PYTHONPATH": hook, DIRECTORY: str(tmp_path)}
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment,
-    ) as process:
+    environment = {**os.environ, "PYTHONPATH": hook, DIRECTORY: str(directory)}
+    command = [sys.executable, "-c", program]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment) as process:
+        yield process
+
+
+def counted(threads: dict[str, dict[str, tuple[int, float]]]) -> dict[str, int]:
+    """Calls of the program's function, by thread."""
+    return {
+        thread: sum(n for name, (n, _) in functions.items() if name.endswith(":counted"))
+        for thread, functions in threads.items()
+    }
+
+
+def test_hook_counts_calls_by_thread(tmp_path: Path) -> None:
+    with hooked(PROGRAM, tmp_path) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        pids = {"it": process.pid}
-        found = profiles._profiles(tmp_path, pids, "now")["it"]
+        found = profiles._profiles(tmp_path, {"it": process.pid}, "now")["it"]
         process.communicate()
-    calls = {
-        thread: sum(n for name, (n, _) in functions.items() if name.endswith(":counted"))
-        for thread, functions in found.items()
-    }
-    assert calls == {"worker": 1000, "main": 1}
+    assert counted(found) == {"worker": 1000, "main": 1}
     assert pickle.loads((tmp_path / f"{process.pid}-now.pickle").read_bytes()) == found
 
 
@@ -65,24 +74,16 @@ os.kill(child, 9)
 
 def test_forked_child_counts_its_own_calls_alone(tmp_path: Path) -> None:
     """Spark forks its Python workers from a daemon."""
-    hook = str(Path(profiles.__file__).parent / "profiled")
-    environment = {**os.environ, "PYTHONPATH": hook, DIRECTORY: str(tmp_path)}
-    with subprocess.Popen(
-        [sys.executable, "-c", FORKED],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment,
-    ) as process:
+    with hooked(FORKED, tmp_path) as process:
         assert process.stdout is not None
         lines = {process.stdout.readline().strip() for _ in range(2)}
         (child,) = (int(line) for line in lines - {b"ready"})
         found = profiles._profiles(tmp_path, {"it": process.pid, "child": child}, "now")
         process.communicate(b"x")
-    calls = {
-        role: sum(n for name, (n, _) in threads["main"].items() if name.endswith(":counted"))
-        for role, threads in found.items()
+    assert {role: counted(threads)["main"] for role, threads in found.items()} == {
+        "it": 500,
+        "child": 30,
     }
-    assert calls == {"it": 500, "child": 30}
 
 
 @pytest.mark.parametrize(
