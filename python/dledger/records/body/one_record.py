@@ -100,8 +100,8 @@ def encode_record(
 
 def decode_record(body: memoryview, offset: int) -> pa.RecordBatch | None:
     """The record of a body, in the READ_SCHEMA, as `decode_batch` and `with_offsets` give it. None
-    when the body is not of one plain record, laid out in another
-    way, large, or the first one with such lengths: to learn them takes longer than Arrow for it."""
+    when the body is not of one plain record, laid out in another way, large, or the first one with
+    such lengths: to learn them takes longer than Arrow for it."""
     if len(body) > LARGEST:
         return None
     header, payload = bytes(body[:BODY_HEADER_SIZE]), bytes(body[BODY_HEADER_SIZE:])
