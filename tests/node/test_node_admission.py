@@ -99,6 +99,8 @@ async def test_B30_an_older_copy_of_a_directory_is_no_voter_and_no_crash_loop(
     await client.write(topic, (b"later %d" % number for number in range(50)))
     await group.agree()
     leader = await group.leader()
+    end = leader.raft.end_index
+    await group.until(lambda: leader.raft.watermarks[NodeId(restored)] == end)
     await group.kill(restored)
     shutil.rmtree(group.folder / restored)
     (group.folder / "backup").rename(group.folder / restored)

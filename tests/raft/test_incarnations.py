@@ -203,6 +203,35 @@ def test_B30_older_directory_copy_is_found_and_becomes_new_incarnation():
     assert world.node(old).is_admitted
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_B30_older_copy_is_found_before_a_push_under_way_fills_it(seed):
+    """Its process ended before the last acknowledgement reached the leader, which asks it anew what
+    it has, and would fill it before the next heartbeat."""
+    world, leader, old, _ = led(new_group(3, seed, heartbeat_ms=300, election_ms=3000))
+    settled_with(world, leader, b"a")
+    copy = deepcopy(world.members[old].disk)
+    settled_with(world, leader, *(b"%d" % n for n in range(10)))
+    had = world.node(leader).end_index
+    world.run_until(lambda: world.acknowledged(leader, old) == had)
+    assert world.propose(leader, b"last")
+    world.run_until(lambda: world.node(leader).committed_index > had)
+    world.put(old, copy)
+    world.run_until(world.settled)
+    assert not world.node(old).is_admitted
+
+
+def test_B30_an_answer_is_compared_with_the_newest_beat_before_it():
+    """Beats before that one may be lost with their connection."""
+    world, leader, follower, _ = led(new_group())
+    settled_with(world, leader, b"a")
+    watched = world.node(leader)._machine.acting.dispatchers[follower]
+    watched.checks.clear()
+    for round_, mark in (10, 1), (11, 1), (12, 4), (14, 6):
+        watched.watermark = Index(mark)
+        watched.check_in(round_)
+    assert [watched.checked_by(round_) for round_ in (9, 13, 13, 14, 15)] == [-1, 4, -1, 6, -1]
+
+
 def test_B30_a_late_answer_to_an_earlier_beat_is_no_loss():
     world, leader, follower, _ = led(new_group())
     settled_with(world, leader, b"a")
@@ -222,9 +251,9 @@ def test_B30_answer_to_beat_before_the_checking_one_is_no_loss():
     world.isolate(follower)
     node = world.node(leader)
     watched = node._machine.acting.dispatchers[follower]
-    world.run_until(lambda: watched.check_round is not None)
-    had = watched.check_watermark
-    for round_, is_lost in ((watched.check_round - 1, False), (watched.check_round, True)):
+    world.run_until(lambda: watched.checks)
+    check_round, had = watched.checks[0]
+    for round_, is_lost in ((check_round - 1, False), (check_round, True)):
         late_answer(world, leader, follower, round_, had - 1)
         assert any("follower_lost_data" in fact for _, fact in world.facts) is is_lost
 

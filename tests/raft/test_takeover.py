@@ -179,7 +179,7 @@ def test_a_leader_greets_a_peer_that_is_back_and_asks_again_what_it_has():
     push_timeout_ms."""
     node, now_ms = leading(0)
     ready = node.peer_found(N1, now_ms + 5)
-    assert only(ready, HeartBeatRequest).remote_id == N1
+    assert {beat.remote_id for beat in sent(ready, HeartBeatRequest)} == {N1, N2}
     assert only(ready, PushEntryRequest).type is COMPARE
 
     node.step(pushed(node, N1, COMPARE, 0), now_ms + 6)

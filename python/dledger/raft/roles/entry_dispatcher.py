@@ -66,10 +66,10 @@ class EntryDispatcher:
         """Whether its answers count for a quorum."""
         self.members_index = NO_INDEX
         """The index of its membership, as it last reported."""
-        self.check_round: int | None = None
-        self.check_watermark = NO_INDEX
-        """When the beat of that round left, the follower had acknowledged this: its answer must say
-        no less."""
+        self.checks: deque[tuple[int, Index]] = deque(maxlen=MAX_IN_FLIGHT)
+        """Rounds whose beats are not answered, each with what the follower had acknowledged when
+        the beat left: the answer must say no less. A round that would say what the one before it
+        says is left out."""
         self.is_truncating = False
         self.is_watched = False
         """Requests waited at the follower for entries to be committed when it last answered."""
@@ -117,6 +117,19 @@ class EntryDispatcher:
                 self.commit_due_ms = now_ms + COMMIT_DELAY_MS
             if self.is_watched or now_ms >= self.commit_due_ms:
                 self._commit(now_ms)
+
+    def check_in(self, round_: int) -> None:
+        """The beat of that round leaves now."""
+        if not self.checks or self.checks[-1][1] < self.watermark:
+            self.checks.append((round_, self.watermark))
+
+    def checked_by(self, round_: int) -> Index:
+        """What the follower had acknowledged when the newest beat up to ``round_`` left; NO_INDEX
+        where no check is open."""
+        had = NO_INDEX
+        while self.checks and self.checks[0][0] <= round_:
+            _, had = self.checks.popleft()
+        return had
 
     def tick(self, now_ms: int) -> None:
         """Resend pushes that were not answered in time; called with every heartbeat."""

@@ -148,8 +148,10 @@ class Leader:
             self.transfer(to, now_ms, is_asked=False)
 
     def peer_found(self, peer: NodeId, now_ms: int) -> None:
-        """Send it a heartbeat at once, and ask which of the entries under way it has."""
-        self._send_beat(peer)
+        """Begin a heartbeat round at once: the peer may have come back with less than it had
+        acknowledged, and must say so before it gets more (B30). Then ask which of the entries under
+        way it has."""
+        self._beat()
         self.dispatchers[peer].reconnected(now_ms)
 
     def on_persisted(self, now_ms: int) -> None:
@@ -252,9 +254,7 @@ class Leader:
         """An older copy of a directory may pass for the member that it was copied from (B30). It is
         found out when the answer to a beat says less than was acknowledged before that beat left:
         no late answer can do that."""
-        if follower.check_round is None or response.round < follower.check_round:
-            return
-        had, follower.check_round = follower.check_watermark, None
+        had = follower.checked_by(response.round)
         if response.durable_index < had:
             peer, incarnation = follower.peer, response.incarnation
             self.core.out.fact("follower_lost_data", node=peer, has=response.durable_index, had=had)
@@ -304,11 +304,7 @@ class Leader:
     def _beat(self) -> None:
         self.reads.next_round()
         for peer, follower in self.dispatchers.items():
-            if follower.check_round is None:
-                follower.check_round, follower.check_watermark = (
-                    self.reads.round,
-                    follower.watermark,
-                )
+            follower.check_in(self.reads.round)
             self._send_beat(peer)
 
     def _send_beat(self, peer: NodeId) -> None:
