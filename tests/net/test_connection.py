@@ -411,7 +411,7 @@ def send_what_fits(sock: socket.socket, frame: bytes, most: int) -> int:
 def check_turns(received: list[int], sent: int) -> None:
     """``received``: bytes so far, behind each turn of the loop."""
     most = TURN_BYTES + RECEIVE_BYTES
-    assert sent > 2 * most
+    assert sent > most
     assert max(after - before for before, after in itertools.pairwise(received)) <= most
 
 

@@ -13,7 +13,7 @@ from dledger.protocol.messages.client import AppendRequest
 C = TypeVar("C")
 """The class of the connection."""
 
-RECEIVE_BYTES: Final = 256 << 10
+RECEIVE_BYTES: Final = 1 << 20
 """The receive buffer: one per thread, not per connection, because a read is parsed before the next
 one begins."""
 

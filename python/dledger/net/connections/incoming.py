@@ -27,10 +27,10 @@ from dledger.protocol.wire import (
     decode,
 )
 
-TURN_FRAMES: Final = 128
+TURN_FRAMES: Final = 512
 """Frames of one connection that are handed out in one turn of the loop: then it is the others'
 turn."""
-TURN_BYTES: Final = 256 << 10
+TURN_BYTES: Final = 1 << 20
 """Bytes of one client that are taken before it is the others' turn. Where a read fills its buffer,
 libuv reads again at once, up to 32 times: megabytes of one connection's commands would be carried
 out while all others wait."""

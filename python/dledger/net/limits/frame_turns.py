@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
-MOST: Final = 128
-"""Frames in one turn of the loop, of connections that come, and as many of one that waits alone."""
+MOST: Final = 512
+"""Frames in one turn of the loop, of connections that come, and as many of one that waits alone.
+They become one proposal, whose work at each node is the same for many as for few."""
 FEW: Final = 16
 """Of one that comes while others wait."""
 LEAST: Final = 4

@@ -36,8 +36,8 @@ BETWEEN_S: Final = 0.25
 """How long a request waits for the next leader to be known, while there is none or leadership is
 being handed over: mostly that takes some milliseconds, and the answer then names the node to ask at
 once."""
-CHUNK_ENTRIES: Final = 128
-CHUNK_BYTES: Final = 512 << 10
+CHUNK_ENTRIES: Final = 512
+CHUNK_BYTES: Final = 1 << 20
 """So much is proposed at once, although more may have come: followers and disks work on it
 meanwhile."""
 
