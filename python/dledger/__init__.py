@@ -6,9 +6,9 @@ dledger`` costs next to nothing and a node process never loads Arrow.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
+from dledger.lazy import lazy_names
 from dledger.release import RELEASE as __version__
 
 if TYPE_CHECKING:
@@ -17,30 +17,20 @@ if TYPE_CHECKING:
     from dledger.errors import DLedgerError
     from dledger.types import NodeId, Role
 
-_HOMES: Final = {
-    "Appended": "dledger.client",
-    "AsyncClient": "dledger.client",
-    "Client": "dledger.client",
-    "DLedgerError": "dledger.errors",
-    "EmbeddedGroup": "dledger.embedded",
-    "EmbeddedNode": "dledger.embedded",
-    "NodeId": "dledger.types",
-    "NodeInfo": "dledger.embedded",
-    "Role": "dledger.types",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'dledger' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
-
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Appended": "dledger.client",
+        "AsyncClient": "dledger.client",
+        "Client": "dledger.client",
+        "DLedgerError": "dledger.errors",
+        "EmbeddedGroup": "dledger.embedded",
+        "EmbeddedNode": "dledger.embedded",
+        "NodeId": "dledger.types",
+        "NodeInfo": "dledger.embedded",
+        "Role": "dledger.types",
+    },
+)
 
 __all__ = [
     "Appended",

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 import threading
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from importlib import import_module
 from typing import Final
 
 from dledger.errors import ForkedClient, PathError
@@ -19,6 +21,8 @@ generation: int = 0
 cannot be used in a child keeps the number of its birth; comparing it costs no system call."""
 
 
+LOADED_LATE: Final = {"dledger", "pyarrow", "numpy"}
+"""Packages of which a call may load modules."""
 _locked: Final[set[int]] = set()
 """Descriptors that are for this process alone, as their locks are."""
 
@@ -31,7 +35,17 @@ def _begin_child() -> None:
             os.close(_locked.pop())
 
 
-os.register_at_fork(after_in_child=_begin_child)
+def _finish_imports() -> None:
+    """Wait for what other threads are loading, Arrow for a first append: a child could never load
+    it, since their locks on modules stay held there."""
+    for name, module in list(sys.modules.items()):
+        is_loading = getattr(getattr(module, "__spec__", None), "_initializing", False)
+        if is_loading and name.partition(".")[0] in LOADED_LATE:
+            with suppress(ImportError):  # which is for the thread that loads it
+                import_module(name)
+
+
+os.register_at_fork(before=_finish_imports, after_in_child=_begin_child)
 
 
 def check_born_here(born: int, what: str) -> None:

@@ -13,8 +13,11 @@ import threading
 import warnings
 from collections.abc import Callable, Coroutine, ValuesView
 from functools import partial
+from importlib import import_module
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
@@ -107,6 +110,44 @@ def test_a_fork_waits_until_a_lock_is_free_so_that_no_child_meets_it_held() -> N
     assert (said, order) == (["taken"], ["given back", "forked"])
     with lock:
         pass
+
+
+class SlowToLoad(Loader):
+    """Loads a module of this name as slowly as a test wants."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.loading = threading.Event()
+        self.may_end = threading.Event()
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        return ModuleSpec(name, self) if name == self.name else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        self.loading.set()
+        self.may_end.wait(60)
+
+
+def test_a_fork_waits_for_the_modules_that_other_threads_are_loading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As Arrow for a first append; the child would wait for ever for the lock on the module."""
+    slow = SlowToLoad("dledger.slow_to_load")
+    monkeypatch.setattr(sys, "meta_path", [slow, *sys.meta_path])
+    said: list[str] = []
+    loader = threading.Thread(target=import_module, args=(slow.name,))
+    forker = threading.Thread(
+        target=lambda: said.append(in_child(lambda: import_module(slow.name).__name__))
+    )
+    loader.start()
+    slow.loading.wait(60)
+    forker.start()
+    forker.join(0.05)
+    slow.may_end.set()
+    loader.join()
+    forker.join()
+    del sys.modules[slow.name]
+    assert said == [slow.name]
 
 
 @pytest.mark.parametrize("depth", [1, 3])

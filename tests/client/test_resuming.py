@@ -12,8 +12,8 @@ import pytest
 
 from dledger.client import AsyncClient, Client
 from dledger.client.aio import client as aclient
-from dledger.client.protocol.reading import reading
 from dledger.client.protocol.reading.resuming import Resuming
+from dledger.records.body import records
 
 PIECES = [[f"{n}".encode() for n in range(at, at + 3)] for at in range(0, 12, 3)]
 ALL = [value for piece in PIECES for value in piece]
@@ -94,7 +94,7 @@ def test_reader_goes_on_behind_an_interrupt(
     client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The exception comes with the second batch, which nobody was given."""
-    with_offsets, calls = reading.with_offsets, []
+    with_offsets, calls = records.with_offsets, []
 
     def interrupted(*arguments: Any) -> Any:
         calls.append(1)
@@ -102,7 +102,7 @@ def test_reader_goes_on_behind_an_interrupt(
             raise Stopped
         return with_offsets(*arguments)
 
-    monkeypatch.setattr(reading, "with_offsets", interrupted)
+    monkeypatch.setattr(records, "with_offsets", interrupted)
     reader = client.read(topic, 0, 1, 11)
     found = [next(reader)]
     with pytest.raises(Stopped):

@@ -58,7 +58,7 @@ def test_payload_that_is_laid_out_otherwise_is_stored_and_not_learned_from(
 ) -> None:
     """Another release of Arrow may pad otherwise."""
     monkeypatch.setattr(one_record, "_frames", {})
-    monkeypatch.setattr(one_record, "_padded", lambda size: size + 64)
+    monkeypatch.setattr(one_record, "padded", lambda size: size + 64)
     for value in (b"first", b"other"):
         assert encode_record(OneRecord(value, b"k"), **NUMBERS) == by_arrow(value, b"k")
     assert not one_record._frames

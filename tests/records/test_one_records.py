@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from dledger.records.body import one_record
 from dledger.records.body.build import make_records
 from dledger.records.body.header import Codec
-from dledger.records.body.one_record import LARGEST, OneRecord, decode_record, encode_record
+from dledger.records.body.one_record import LARGEST, OneRecord, encode_record
 from dledger.records.body.one_records import LEARNED, decode_one_records
+from dledger.records.body.read_one_record import decode_record
 from dledger.records.body.records import decode_batch, encode_batch, with_offsets
 
 NUMBERS: dict[str, Any] = {"topic_id": 7, "partition": 3, "now_us": 11}

@@ -8,10 +8,13 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+
+from dledger.testing import InProcessGroup
 
 TOP = Path(__file__).resolve().parents[2]
 SHIPPED = (
@@ -24,6 +27,22 @@ SHIPPED = (
     "streaming",
     "verification",
 )
+
+
+LOADED = "print(*sorted({'pyarrow', 'numpy'} & {name.partition('.')[0] for name in sys.modules}))"
+LIGHT = {
+    "a client": "from dledger import AsyncClient, Client\n"
+    "with Client(address) as client:\n"
+    "    AsyncClient(address)\n"
+    "    client.create_topic('t', partitions=2, if_absent=True)\n"
+    "    client.begin_offsets('t')\n",
+    "the command": "from dledger.cli.main import main\nmain(['--help'], standalone_mode=False)\n",
+    "a look": "from dledger.cli.main import main\n"
+    "main(['status', '-b', address], standalone_mode=False)\n"
+    "main(['topics', 'list', '-b', address], standalone_mode=False)\n",
+    "a node": "import dledger.node.process, dledger.cli.node.serve, dledger.embedded\n",
+    "a group for tests": "from dledger.testing import InProcessGroup\n",
+}
 
 
 def printed(*arguments: str, cwd: str | Path = "/") -> list[str]:
@@ -171,6 +190,29 @@ def test_importing_dledger_is_light() -> None:
     script = "import sys, dledger; print(*sorted({m.split('.')[0] for m in sys.modules}))"
     heavy = {"pyarrow", "pyspark", "uvloop", "pandas", "numpy", "rich", "click"}
     assert not heavy & set(printed("-c", script))
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with InProcessGroup() as group:
+        yield group.bootstrap_servers
+
+
+@pytest.mark.parametrize("what", LIGHT)
+def test_what_touches_no_record_loads_no_arrow(what: str, address: str) -> None:
+    script = f"import sys\naddress = {address!r}\n{LIGHT[what]}print('loads')\n{LOADED}"
+    words = printed("-c", script)
+    assert words[-1] == "loads"
+
+
+def test_appends_and_reads_load_arrow(address: str) -> None:
+    """Or the test above would look at nothing."""
+    script = (
+        f"import sys\nfrom dledger import Client\nwith Client({address!r}) as client:\n"
+        f"    client.create_topic('u')\n    client.append('u', b'one')\n    {LOADED}\n"
+        "    print(*(row['value'] for rows in client.read('u', 0, 0) for row in rows.to_pylist()))"
+    )
+    assert printed("-c", script) == ["numpy", "pyarrow", "b'one'"]
 
 
 def test_an_executor_never_loads_a_server() -> None:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import pyarrow as pa
-
-from dledger.client.aio.producer import AsyncProducer
 from dledger.client.aio.reading import fetch
-from dledger.client.aio.staging import AsyncStage, AsyncTransaction
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.appending import Appendable, append, records_of
 from dledger.client.protocol.arguments import checked
@@ -23,7 +19,6 @@ from dledger.client.protocol.operations.read_range import (
     read_range,
 )
 from dledger.client.protocol.operations.schemas import of_body
-from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.reading.fetching import FETCH_BYTES
 from dledger.client.protocol.reading.reading import reader, records
 from dledger.client.protocol.reading.resuming import (
@@ -37,7 +32,14 @@ from dledger.environment import REAL, Environment
 from dledger.errors import DLedgerError, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 from dledger.protocol.messages.fetched import FetchedBatch
-from dledger.records.body.build import Headers, Times, Values
+
+if TYPE_CHECKING:  # what loads Arrow
+    import pyarrow as pa
+
+    from dledger.client.aio.producer import AsyncProducer
+    from dledger.client.aio.staging import AsyncStage, AsyncTransaction
+    from dledger.client.protocol.reading.fetched import FetchedBodies
+    from dledger.records.body.build import Headers, Times, Values
 
 
 class _Holder:
@@ -126,6 +128,8 @@ class AsyncClient(Operations):
         on_delivery: OnDelivery | None = None,
     ) -> AsyncProducer:
         """See `Client.producer`."""
+        from dledger.client.aio.producer import AsyncProducer
+
         opened = await self._run(transactions.open_producer(self.core, topic, name))
         return AsyncProducer(
             self.core,
@@ -139,6 +143,8 @@ class AsyncClient(Operations):
         self, writer_id: str, sequence: int, *, label: str = "", timeout_ms: int = 600_000
     ) -> AsyncTransaction:
         """See `Client.transaction`: ``async with await client.transaction(...) as transaction``."""
+        from dledger.client.aio.staging import AsyncTransaction
+
         stage = await self.stage(writer_id, sequence, label, timeout_ms)
         return AsyncTransaction(
             self.core, self._transport, stage=stage, writer_id=writer_id, sequence=sequence
@@ -148,6 +154,8 @@ class AsyncClient(Operations):
         self, writer_id: str, sequence: int, label: str = "", timeout_ms: int = 600_000
     ) -> AsyncStage | Committed:
         """See `Client.stage`."""
+        from dledger.client.aio.staging import AsyncStage
+
         opened = await self._run(transactions.open_stage(writer_id, sequence, label, timeout_ms))
         if isinstance(opened, Committed):
             return opened

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
 
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.client_state import ATTEMPT_MS, ClientState
-from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.reading.fetching import WAIT_MS, Fetcher
 from dledger.client.protocol.reading.reading import Replicas, find_nodes, preferred_address, take
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.net.connections.blocking import Lost
 from dledger.protocol.messages.fetched import FetchResponse
+
+if TYPE_CHECKING:
+    from dledger.client.protocol.reading.fetched import FetchedBodies
 
 
 async def fetch(

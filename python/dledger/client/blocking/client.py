@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Generator
-from typing import Any, Self
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Self
 
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.background_loop import background
-from dledger.client.blocking.producer import Producer
 from dledger.client.blocking.reading import BlockingReader
-from dledger.client.blocking.staging import Stage, Transaction
 from dledger.client.blocking.transport import BlockingTransport
 from dledger.client.protocol.appending import append, records_of
 from dledger.client.protocol.arguments import checked
@@ -22,7 +18,6 @@ from dledger.client.protocol.operations import transaction_requests as transacti
 from dledger.client.protocol.operations.methods import Operations
 from dledger.client.protocol.operations.read_range import AskedRange, asked_range, read_range
 from dledger.client.protocol.operations.schemas import of_body
-from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.reading.fetching import FETCH_BYTES, Fetcher
 from dledger.client.protocol.reading.reading import (
     Replicas,
@@ -41,7 +36,14 @@ from dledger.errors import TopicNotFound
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages.client import TopicInfo
 from dledger.protocol.messages.fetched import FetchedBatch
-from dledger.records.body.build import Headers, Times, Values
+
+if TYPE_CHECKING:  # what loads Arrow, which not every program with a client needs
+    import pyarrow as pa
+
+    from dledger.client.blocking.producer import Producer
+    from dledger.client.blocking.staging import Stage, Transaction
+    from dledger.client.protocol.reading.fetched import FetchedBodies
+    from dledger.records.body.build import Headers, Times, Values
 
 
 @checked
@@ -185,6 +187,8 @@ class Client(Operations):
             on_delivery: called with a `Delivery` for each batch that is answered, in the thread
                 that takes the answers: it must not wait. Its exceptions are logged.
         """
+        from dledger.client.blocking.producer import Producer
+
         opened = self._run(transactions.open_producer(self.core, topic, name))
         return Producer(
             self.core,
@@ -205,6 +209,8 @@ class Client(Operations):
             label: for people.
             timeout_ms: dropped when not committed by then.
         """
+        from dledger.client.blocking.staging import Transaction
+
         stage = self.stage(writer_id, sequence, label, timeout_ms)
         return Transaction(
             self.core, self._run, stage=stage, writer_id=writer_id, sequence=sequence
@@ -215,6 +221,8 @@ class Client(Operations):
     ) -> Stage | Committed:
         """A stage of the transaction (writer_id, sequence), for one of several writers;
         `commit_transaction` commits them all. The result, when it is committed already."""
+        from dledger.client.blocking.staging import Stage
+
         opened = self._run(transactions.open_stage(writer_id, sequence, label, timeout_ms))
         if isinstance(opened, Committed):
             return opened

@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from dledger.client.blocking.transport import BlockingTransport
 from dledger.client.protocol.client_state import ATTEMPT_MS
-from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.reading.fetching import WAIT_MS, Fetcher
 from dledger.client.protocol.reading.reading import Replicas, take
 from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.net.connections.blocking import BlockingConnection, Lost
 from dledger.protocol.messages.fetched import FetchResponse
+
+if TYPE_CHECKING:
+    from dledger.client.protocol.reading.fetched import FetchedBodies
 
 
 class BlockingReader:

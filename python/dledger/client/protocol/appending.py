@@ -1,14 +1,12 @@
-"""One append: from records to a body, with a number that makes a retry harmless."""
+"""One append: from records to a body, with a number that makes a retry harmless. What needs Arrow
+is loaded by the calls that do."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, Union
 
-import pyarrow as pa
-
-from dledger.client.protocol.arguments import whole
 from dledger.client.protocol.client_state import (
     CODECS,
     SERVER_MS,
@@ -31,19 +29,22 @@ from dledger.errors import (
     TopicNotFound,
 )
 from dledger.protocol.messages.client import AppendRequest, TopicInfo
-from dledger.records.body.build import Headers, Times, Values, binary_column, make_records
 from dledger.records.body.header import BODY_HEADER_SIZE, Codec
 from dledger.records.body.one_record import OneRecord, encode_record
-from dledger.records.body.records import encode_batch
-from dledger.records.columns.partitioner import Division, divided_by_key, partition_for
 from dledger.types import Buffer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dledger.records.body.build import Headers, Times, Values
+    from dledger.records.columns.partitioner import Division
 
 UNNUMBERED: Final = ProducerSession(0, 0)
 """Of a client whose retries are not told from other appends."""
 APPEND = AppendRequest(timeout_ms=SERVER_MS)
 
 
-Appendable: TypeAlias = pa.RecordBatch | OneRecord
+Appendable: TypeAlias = Union["pa.RecordBatch", OneRecord]
 """Records that go out as one entry."""
 Encoder: TypeAlias = Callable[..., tuple[bytes, Buffer]]
 """Gives header and payload of a body."""
@@ -68,9 +69,7 @@ def append(
     starts a new one and does not wait for a number that may never come.
     """
     info = core.seen_topic(name, partition) or (yield from topics.topic(core, name))
-    encode: Encoder = encode_record
-    if not isinstance(batch, OneRecord):
-        encode = partial(encode_batch, codec=CODECS[core.config.compression])
+    encode = encoder_of(core, batch)
     sessions = 0
     while True:
         at = place(core, info, partition, batch)
@@ -116,6 +115,15 @@ def append(
             return Appended(name, at, base_offset, base_offset + batch.num_rows)
 
 
+def encoder_of(core: ClientState, records: Appendable) -> Encoder:
+    """What makes the body of these records."""
+    if isinstance(records, OneRecord):
+        return encode_record
+    from dledger.records.body.records import encode_batch
+
+    return partial(encode_batch, codec=CODECS[core.config.compression])
+
+
 def records_of(
     core: ClientState,
     values: Values,
@@ -138,6 +146,8 @@ def records_of(
         and CODECS[core.config.compression] is Codec.NONE
     ):
         return OneRecord(values, keys)
+    from dledger.records.body.build import make_records
+
     return make_records(values, keys=keys, headers=headers, timestamps=timestamps)
 
 
@@ -182,6 +192,8 @@ def place(core: ClientState, info: TopicInfo, partition: int | None, batch: Appe
         return 0
     if isinstance(batch, OneRecord):
         if batch.key is not None:
+            from dledger.records.columns.partitioner import partition_for
+
             return partition_for(batch.key, info.partitions)
         spread = None
     else:
@@ -189,30 +201,11 @@ def place(core: ClientState, info: TopicInfo, partition: int | None, batch: Appe
     if spread is None:
         core.turn += 1
         return core.turn % info.partitions
-    return _only(info, spread)
+    return only_partition(info, spread)
 
 
-def place_values(info: TopicInfo, partition: int | None, keys: Values | None, turn: int) -> int:
-    """`place` for values that are no batch yet."""
-    if partition is not None and type(partition) is not int:
-        partition = whole("partition", partition)
-    if partition is not None or info.partitions == 1:
-        if not 0 <= (partition or 0) < info.partitions:
-            raise ConfigError(
-                f"topic {info.name!r} has partitions 0 to {info.partitions - 1}, not {partition}"
-            )
-        return partition or 0
-    if keys is None:
-        return turn % info.partitions
-    if isinstance(keys, bytes):
-        return partition_for(keys, info.partitions)
-    found = partitions_of(
-        pa.RecordBatch.from_arrays([binary_column("key", keys)], ["key"]), info.partitions
-    )
-    return turn % info.partitions if found is None else _only(info, found)
-
-
-def _only(info: TopicInfo, found: Division) -> int:
+def only_partition(info: TopicInfo, found: Division) -> int:
+    """The partition that all rows go to. Raises `ConfigError` when there are several."""
     if len(found.parts) > 1:
         raise ConfigError(
             f"the keys of one batch belong to {len(found.parts)} partitions of topic "
@@ -231,4 +224,8 @@ def partitions_of(batch: pa.RecordBatch, partitions: int) -> Division | None:
     at = batch.schema.get_field_index("key")
     if at < 0 or batch.column(at).null_count == batch.num_rows:
         return None
+    import pyarrow as pa
+
+    from dledger.records.columns.partitioner import divided_by_key
+
     return divided_by_key(batch.column(at).cast(pa.binary()), partitions, keyless=0)

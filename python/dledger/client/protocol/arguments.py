@@ -14,8 +14,6 @@ from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any, Final, TypeAlias, TypeVar
 
-import pyarrow as pa
-
 from dledger.client.protocol.results import Span
 from dledger.errors import ConfigError
 from dledger.interrupts import is_interrupt
@@ -150,6 +148,12 @@ def _told(name: str, take: Callable[[Any], int], value: Any) -> int:
         raise _mistake(name, wrong) from None
 
 
+def _record_batch(value: Any) -> Any:
+    import pyarrow as pa  # who has one has loaded it
+
+    return _one_of(pa.RecordBatch, named="a pyarrow.RecordBatch")(value)
+
+
 def _callback(value: Any) -> Any:
     if not callable(value):
         raise WrongArgument("a function", value)
@@ -170,7 +174,7 @@ TAKEN: Final[Mapping[str, Take]] = {
     "str | TopicInfo": _one_of(str, TopicInfo),
     "str | int | TopicInfo": _one_of(str, int, TopicInfo),
     "Columns": _one_of(Columns),
-    "pa.RecordBatch": _one_of(pa.RecordBatch, named="a pyarrow.RecordBatch"),
+    "pa.RecordBatch": _record_batch,
     "Sequence[str]": _each(_text, "a list of texts (str)"),
     "str | Sequence[str]": lambda value: (
         value if isinstance(value, str) else _each(_text, "a list of texts")(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dledger.client.protocol.arguments import Time, microseconds
 from dledger.client.protocol.client_state import ClientState, Operation, Request
@@ -17,7 +17,6 @@ from dledger.client.protocol.operations.offsets import offsets
 from dledger.client.protocol.operations.schemas import of_body
 from dledger.client.protocol.operations.topics import known_topic
 from dledger.client.protocol.operations.topics import topic as current
-from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.reading.fetching import Fetcher
 from dledger.client.protocol.reading.reading import check_partition
 from dledger.client.protocol.routing import CallPolicy
@@ -25,9 +24,10 @@ from dledger.errors import CorruptEntry, OffsetOutOfRange, TopicRecreated
 from dledger.protocol.messages.client import OffsetKind, OffsetsResponse, TopicInfo
 from dledger.protocol.messages.codes import Code
 from dledger.records.body.header import Flag, decode_header
-from dledger.records.body.records import decode_batch
-from dledger.records.body.typed import decode_typed, record_times
 from dledger.records.columns.types import Columns
+
+if TYPE_CHECKING:
+    from dledger.client.protocol.reading.fetched import FetchedBodies
 
 ONE_BATCH: Final = 1
 """As ``max_bytes``: a node answers with at least one batch."""
@@ -157,6 +157,9 @@ def _place(body: memoryview, time_us: int, columns: Columns | None) -> int:
         return -1
     if header.first_time_us >= time_us or not header.flags & Flag.HAS_TIMES:
         return 0
+    from dledger.records.body.records import decode_batch
+    from dledger.records.body.typed import decode_typed, record_times
+
     if columns is None:
         times = decode_batch(body)[1].column("timestamp")
     else:

@@ -22,8 +22,8 @@ from dledger.protocol.messages.fetched import (
     FetchedBatches,
     FetchedRun,
 )
-from dledger.records.body.one_record import decode_record
 from dledger.records.body.one_records import decode_one_records
+from dledger.records.body.read_one_record import decode_record
 from dledger.records.body.records import decode_batch
 from dledger.types import Buffer
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dledger.client.protocol.outcome import AnswerOutcome, answer_outcome, error_for
-from dledger.client.protocol.reading.fetched import NO_BODIES, FetchedBodies
 from dledger.errors import CorruptEntry, ProtocolError
 from dledger.protocol.messages.client import FetchRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.fetched import FetchedBatches, FetchResponse
+
+if TYPE_CHECKING:
+    from dledger.client.protocol.reading.fetched import FetchedBodies
 
 FETCH_BYTES = 4 << 20
 """Stored bytes of one answer, unless the caller says otherwise."""
@@ -58,6 +61,8 @@ class Fetcher:
         Raises:
             DLedgerError: one of the kinds of `elsewhere` when another replica may know better.
         """
+        from dledger.client.protocol.reading.fetched import FetchedBodies  # loads Arrow
+
         if answer.code is not Code.SUCCESS:
             raise error_for(
                 answer.code,
@@ -88,6 +93,8 @@ class Fetcher:
         if not is_damaged:
             raise ProtocolError(f"{self.what}: {span} where {position} comes next")
         if self.takes_run and answer.run.rows:
+            from dledger.client.protocol.reading.fetched import NO_BODIES
+
             self.takes_run = False
             return NO_BODIES
         raise CorruptEntry(f"{self.what}: the body of {span} does not match its CRC")

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from dledger.client.protocol.client_state import ClientState, Operation, Request
-from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.reading.fetching import Fetcher, elsewhere
 from dledger.client.protocol.routing import CallPolicy
 from dledger.errors import DLedgerError, OffsetOutOfRange, Unavailable
 from dledger.net.address import split_address
 from dledger.protocol.messages.client import MetadataRequest, TopicInfo
 from dledger.protocol.messages.fetched import FetchResponse
-from dledger.records.body.records import with_offsets
 from dledger.records.columns.types import Columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dledger.client.protocol.reading.fetched import FetchedBodies
 
 
 class Replicas:
@@ -120,6 +122,8 @@ def records(
         from dledger.records.body.json_rows import as_records  # other readers need not load it
 
         decoded = bodies.decoded(lambda body: as_records(body, lambda version: columns))
+    from dledger.records.body.records import with_offsets
+
     for found, batches in decoded:
         base = batches.base_offset
         behind = base + found.num_rows

@@ -9,11 +9,13 @@ from there.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dledger import forks
-from dledger.client.protocol.reading.fetched import FetchedBodies
-from dledger.protocol.messages.fetched import FetchedBatch
+
+if TYPE_CHECKING:
+    from dledger.client.protocol.reading.fetched import FetchedBodies
+    from dledger.protocol.messages.fetched import FetchedBatch
 
 T = TypeVar("T")
 G = TypeVar("G")

@@ -11,8 +11,14 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from dledger.client.protocol.appending import Appendable, Encoder, place_values
-from dledger.client.protocol.client_state import CODECS, ClientState
+from dledger.client.protocol.appending import (
+    Appendable,
+    encoder_of,
+    only_partition,
+    partitions_of,
+)
+from dledger.client.protocol.arguments import whole
+from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.results import Delivery, OnDelivery, Promise
 from dledger.client.protocol.writing.batching import (
     Batch,
@@ -25,10 +31,16 @@ from dledger.client.protocol.writing.record_future import ValueBatch, call_progr
 from dledger.config import MIB
 from dledger.errors import ConfigError, DLedgerError, RecordTooLarge
 from dledger.protocol.messages.client import TopicInfo
-from dledger.records.body.build import Headers, Times, Values, as_records, make_records
-from dledger.records.body.one_record import OneRecord, encode_record
-from dledger.records.body.records import encode_batch
+from dledger.records.body.build import (
+    Headers,
+    Times,
+    Values,
+    as_records,
+    binary_column,
+    make_records,
+)
 from dledger.records.body.sizer import OVERHEAD, split_batch
+from dledger.records.columns.partitioner import partition_for
 
 MAX_IN_FLIGHT = 2000
 """A node remembers the results of a producer's last 2048 batches of each partition; a repeat must
@@ -36,6 +48,26 @@ be among them."""
 CLOSED = "the producer is closed; open another one"
 Addition: TypeAlias = Callable[[], int]
 """Takes records that were checked; gives the bytes that are ready to go out now."""
+
+
+def place_values(info: TopicInfo, partition: int | None, keys: Values | None, turn: int) -> int:
+    """`place` for values that are no batch yet."""
+    if partition is not None and type(partition) is not int:
+        partition = whole("partition", partition)
+    if partition is not None or info.partitions == 1:
+        if not 0 <= (partition or 0) < info.partitions:
+            raise ConfigError(
+                f"topic {info.name!r} has partitions 0 to {info.partitions - 1}, not {partition}"
+            )
+        return partition or 0
+    if keys is None:
+        return turn % info.partitions
+    if isinstance(keys, bytes):
+        return partition_for(keys, info.partitions)
+    found = partitions_of(
+        pa.RecordBatch.from_arrays([binary_column("key", keys)], ["key"]), info.partitions
+    )
+    return turn % info.partitions if found is None else only_partition(info, found)
 
 
 class RecordAccumulator:
@@ -242,10 +274,7 @@ def make_item(
     staged: bool = False,
 ) -> Item:
     """A batch as it goes out, still without its number."""
-    encode: Encoder = encode_record
-    if not isinstance(records, OneRecord):
-        encode = partial(encode_batch, codec=CODECS[core.config.compression])
-    header, payload = encode(
+    header, payload = encoder_of(core, records)(
         records,
         topic_id=info.topic_id,
         partition=partition,

@@ -8,14 +8,14 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Self, TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from dledger import forks
 from dledger.client.protocol.results import Appended, Promise
 from dledger.errors import DLedgerError
-from dledger.records.body.build import make_records
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 LOGGER: Final = logging.getLogger(__name__)
@@ -52,6 +52,8 @@ class ValueBatch:
 
     def columns(self) -> pa.RecordBatch:
         """All records, for the way out; none is taken any more."""
+        from dledger.records.body.build import make_records
+
         self._left = len(self.records)
         if not self.keyed:
             return make_records(self.records)
