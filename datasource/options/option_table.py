@@ -74,24 +74,6 @@ STORE_TABLES: Final = ("damage",)
 TABLES: Final = ("topics", "partitions", "groups", "commits", "nodes", "entries")
 """What option ``metadata`` can name."""
 
-MEANT: Final = {
-    "kafka.group.id": "groupId",
-    "groupidprefix": "groupId",
-    "group.id": "groupId",
-    "fetchoffset.numretries": "dledger.request.timeout.ms",
-    "fetchoffset.retryintervalms": "dledger.request.timeout.ms",
-    "kafkaconsumer.polltimeoutms": "dledger.request.timeout.ms",
-    "kafka.compression.type": "compression",
-    "kafka.acks": "deliveryGuarantee",
-    "kafka.transactional.id": "txnId",
-    "kafka.partitioner.class": "partitioner",
-    "kafka.transaction.timeout.ms": "txnTimeout",
-    "kafka.request.timeout.ms": "dledger.request.timeout.ms",
-    "kafka.ssl.truststore.location": "dledger.tls.ca",
-    "kafka.ssl.keystore.location": "dledger.tls.certificate",
-}
-"""Options of Spark's Kafka connector, in lower case, whose purpose has another name here."""
-
 
 def is_for(where: str, use: str) -> bool:
     """Whether an option of these uses is for a use."""

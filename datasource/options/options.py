@@ -9,7 +9,8 @@ from typing import Any, Final
 from dledger.config import check_name, nearest
 from dledger.datasource.options.addresses import check_group, group_servers, local_path
 from dledger.datasource.options.bounds import Bound, BoundKind, parse_bound
-from dledger.datasource.options.option_table import ALL, BATCH, MEANT, OPTIONS, TABLES, is_for
+from dledger.datasource.options.kafka_options import kafka_advice
+from dledger.datasource.options.option_table import ALL, BATCH, OPTIONS, TABLES, is_for
 from dledger.datasource.options.option_values import flag, names, size_or_number, word
 from dledger.datasource.options.rate_limits import RateLimits, rate_limits
 from dledger.datasource.options.selection import Selection, parse_selection
@@ -17,6 +18,8 @@ from dledger.datasource.options.settings import (
     PREFIX,
     Settings,
     duration_ms,
+    is_setting,
+    nearest_setting,
     nearest_spelled,
     parse_settings,
 )
@@ -106,7 +109,8 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         use: ``batch read``, ``stream read`` or ``write``; empty where that is not known yet.
 
     Raises:
-        UnknownOption: there is no such option; the message has the nearest one.
+        UnknownOption: there is no such option; the message names all of these, each with the way
+            out.
         ConfigError: a value cannot be, two options contradict one another, or one is not for this
             use.
     """
@@ -220,22 +224,42 @@ def sort_options(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, st
     """Options by the names of the table, and those of ``dledger.*``.
 
     Raises:
-        UnknownOption: there is no such option; the message has the nearest one.
+        UnknownOption: there is no such option; the message names all of these, each with the
+            nearest name, or with what to do about an option of Kafka.
     """
     values: dict[str, str] = {}
     loose: dict[str, str] = {}
+    unknown: list[str] = []
     for name, text in given.items():
         lower = name.lower()
         if lower in _BY_LOWER:
             values[_BY_LOWER[lower]] = text
-        elif lower.startswith(PREFIX):
+        elif lower.startswith(PREFIX) and is_setting(lower):
             loose[lower] = text
         elif lower not in _ADDED_BY_SPARK and not lower.startswith("option."):
-            close = nearest_spelled(lower.replace("kafka.", PREFIX, 1), _BY_LOWER)
-            if lower in MEANT:
-                close = f"; what it does is {MEANT[lower]!r} here"
-            raise UnknownOption(f"unknown option {name!r}{close}; docs/options.md has all of them")
+            unknown.append(name)
+    if unknown:
+        raise UnknownOption(_refusal(unknown))
     return values, loose
+
+
+def _refusal(unknown: list[str]) -> str:
+    """What to do about each of these options."""
+    told, of_kafka = [], 0
+    for name in unknown:
+        lower = name.lower()
+        if advice := kafka_advice(lower):
+            told.append(f"{name!r} of Kafka, {advice}")
+            of_kafka += 1
+        elif lower.startswith(PREFIX):
+            told.append(f"{name!r}{nearest_setting(lower)}")
+        else:
+            told.append(f"{name!r}{nearest_spelled(lower, _BY_LOWER)}")
+    page = "docs/from-kafka.md" if of_kafka == len(told) else "docs/options.md"
+    if len(told) == 1:
+        return f"unknown option {told[0]}; {page} has all of them"
+    lines = [f"{len(told)} unknown options; {page} has all of them:", *told]
+    return "\n  ".join(lines)
 
 
 def _group_id(values: Mapping[str, str], use: str, *bounds: Bound | None) -> str:

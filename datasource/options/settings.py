@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, Final
 
 from dledger.config import ClientConfig, GroupConfig, NodeConfig, nearest
-from dledger.errors import ConfigError, UnknownOption
+from dledger.errors import ConfigError
 
 PREFIX: Final = "dledger."
 _DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d|)")
@@ -87,6 +88,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[._-]", "", name.lower())
 
 
+@cache
 def _known() -> dict[str, tuple[set[str], str, str]]:
     """Plain name -> (the receiver: client, group or both, the config's name, its type)."""
     known: dict[str, tuple[set[str], str, str]] = {}
@@ -116,27 +118,38 @@ def _value(option: str, name: str, kind: str, text: str) -> Any:
     return text.strip()
 
 
-def parse_settings(options: dict[str, str]) -> Settings:
-    """Check and convert ``dledger.*`` options that no other option table knows; ``options`` holds
-    only these.
+def _setting(option: str) -> tuple[set[str], str, str] | None:
+    known, plain = _known(), _plain(option.removeprefix(PREFIX))
+    return known.get(plain) or known.get(plain + "ms")
+
+
+def is_setting(option: str) -> bool:
+    """Whether there is a setting of this name in lower case, ``dledger.`` included.
 
     A name that ends in ``ms`` may leave the ``ms`` away: ``dledger.idle.timeout`` is
     ``idle_timeout_ms``.
+    """
+    return _setting(option) is not None
+
+
+def nearest_setting(option: str) -> str:
+    """The words of `dledger.config.nearest` for a setting's name in Spark."""
+    spelled = {_plain(name): spark_name(name) for _, name, _ in _known().values()}
+    return nearest_spelled(_plain(option.removeprefix(PREFIX)), spelled)
+
+
+def parse_settings(options: dict[str, str]) -> Settings:
+    """Check and convert ``dledger.*`` options that no other option table knows; ``options`` holds
+    only these, each of which `is_setting`.
 
     Raises:
-        UnknownOption: there is no such setting; the message has the nearest one.
         ConfigError: a value cannot be.
     """
-    known = _known()
     client: dict[str, Any] = {}
     group: dict[str, Any] = {}
     for option, text in options.items():
-        plain = _plain(option.removeprefix(PREFIX))
-        found = known.get(plain) or known.get(plain + "ms")
-        if found is None:
-            spelled = {_plain(name): spark_name(name) for _, name, _ in known.values()}
-            close = nearest_spelled(plain, spelled)
-            raise UnknownOption(f"unknown option {option!r}{close}; see docs/options.md")
+        found = _setting(option)
+        assert found is not None
         owners, name, kind = found
         value = _value(option, name, kind, text)
         if "client" in owners:

@@ -90,7 +90,7 @@ def parse_store_options(given: Mapping[str, str], use: str = "") -> StoreOptions
         use: ``batch read`` or ``stream read``; empty where that is not known yet.
 
     Raises:
-        UnknownOption: there is no such option; the message has the nearest one.
+        UnknownOption: there is no such option; the message names all of these.
         ConfigError: a value cannot be, or an option says nothing to such a read.
     """
     values, settings = sort_options(given)

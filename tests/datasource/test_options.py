@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
-from dledger.datasource.options.option_table import ALL, MEANT, OPTIONS, is_for
+from dledger.config import ClientConfig
+from dledger.datasource.options.kafka_options import ADVICE
+from dledger.datasource.options.option_table import ALL, OPTIONS, is_for
 from dledger.datasource.options.options import OF_STORES, need_group, need_topics, parse_options
 from dledger.datasource.options.rate_limits import RateLimits
+from dledger.datasource.options.settings import spark_name
 from dledger.errors import ConfigError, UnknownOption
 
 SERVERS = {"dledger.bootstrap.servers": "a:1"}
@@ -28,7 +32,6 @@ def test_options_in_any_case_mean_the_same() -> None:
     [
         ("startingOffset", "startingOffsets"),
         ("maxOffsetPerTrigger", "maxOffsetsPerTrigger"),
-        ("kafka.bootstrap.servers", "dledger.bootstrap.servers"),
         ("dledger.requesttimeoutm", "dledger.request.timeout.ms"),
         ("topics", "topic"),
     ],
@@ -156,10 +159,57 @@ def test_limits_of_a_micro_batch(given: dict[str, str], limits: RateLimits) -> N
     assert parse_options(given).limits == limits
 
 
-@pytest.mark.parametrize("name", list(MEANT))
-def test_an_option_of_the_kafka_connector_is_refused_with_its_name_here(name: str) -> None:
-    with pytest.raises(UnknownOption, match=f"what it does is '{MEANT[name]}' here"):
+@pytest.mark.parametrize("name", list(ADVICE))
+def test_an_option_of_kafka_is_refused_with_what_to_do(name: str) -> None:
+    """The option here is one, and none of Kafka's is guessed to be another one."""
+    advice = ADVICE[name]
+    known = OPTIONS.keys() | {spark_name(field.name) for field in fields(ClientConfig)}
+    assert not advice.here or advice.here in known
+    given = name.replace("*", "x")
+    for spelled in (given, given.upper()):
+        with pytest.raises(UnknownOption) as refusal:
+            parse_options({spelled: "secret"})
+        says = str(refusal.value)
+        assert f"unknown option '{spelled}' of Kafka, {advice}" in says
+        assert "did you mean" not in says
+        assert "secret" not in says
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("kafka.sasl.jaas.config", "drop it: there is no SASL"),
+        ("sasl.jaas.config", "drop it: there is no SASL"),
+        ("ssl.key.password", "drop it: TLS takes PEM files"),
+        ("group.id", "write 'groupId'"),
+        ("acks", "drop it: a majority's disks acknowledge"),
+        ("kafka.of.the.future", "drop it: it is for a client of Kafka"),
+    ],
+)
+def test_an_option_of_kafka_is_known_with_and_without_prefix(name: str, says: str) -> None:
+    with pytest.raises(UnknownOption, match=re.escape(says)):
         parse_options({name: "1"})
+
+
+def test_one_error_names_all_unknown_options() -> None:
+    given = {
+        "kafka.bootstrap.servers": "a:9092",
+        "subscribe": "orders",
+        "startingOffset": "earliest",
+        "kafka.sasl.jaas.config": "...",
+        "dledger.requesttimeoutm": "1",
+    }
+    with pytest.raises(UnknownOption) as refusal:
+        parse_options(given)
+    assert str(refusal.value).splitlines() == [
+        "4 unknown options; docs/options.md has all of them:",
+        "  'kafka.bootstrap.servers' of Kafka, write 'dledger.bootstrap.servers': host:port of "
+        "dledger's nodes; or give a path in its place",
+        "  'startingOffset' (did you mean 'startingOffsets'?)",
+        "  'kafka.sasl.jaas.config' of Kafka, drop it: there is no SASL; clients prove who they "
+        "are by certificates (dledger.tls.certificate)",
+        "  'dledger.requesttimeoutm' (did you mean 'dledger.request.timeout.ms'?)",
+    ]
 
 
 @pytest.mark.parametrize(

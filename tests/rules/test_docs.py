@@ -16,10 +16,10 @@ import dledger
 import verification.invariants
 from dledger.cli.main import main
 from dledger.config import ClientConfig, GroupConfig, NodeConfig
-from dledger.datasource.options.option_table import MEANT, OPTIONS
+from dledger.datasource.options.kafka_options import ADVICE
+from dledger.datasource.options.option_table import OPTIONS
 from dledger.datasource.options.options import parse_options
 from dledger.datasource.options.settings import spark_name
-from dledger.errors import UnknownOption
 from tests.rules.markdown import table
 from verification.mutants.registry import MUTANTS
 
@@ -199,20 +199,17 @@ def test_changelog_has_the_form_that_it_names() -> None:
     assert text.index("## [Unreleased]") < text.index("### Added") < text.index("## [0.1.0] - ")
 
 
-def test_kafka_option_is_supported_or_refused_with_its_counterpart() -> None:
-    """docs/from-kafka.md: those of version 4.2, and those of Kafka's clients that have a
-    counterpart."""
-    rows = table(doc("from-kafka.md"), "Kafka's option | here | what differs")
-    here = {row[0].strip("`"): row[1].strip("`") for row in rows[:-1]}
-    same = {name for name, meant in here.items() if meant == "the same"}
-    assert same <= OPTIONS.keys()
-    assert {name.lower() for name in here} >= KAFKA_OPTIONS
-    assert {name.lower(): meant for name, meant in here.items() if meant != "the same"} == {
-        name: meant for name, meant in MEANT.items() if name != "group.id"
-    } | {"kafka.bootstrap.servers": "dledger.bootstrap.servers"}
-    for name in here.keys() - same:
-        with pytest.raises(UnknownOption, match=re.escape(f"'{here[name]}'")):
-            parse_options({name: "1"})
+def test_kafka_option_is_taken_or_refused_with_what_to_do() -> None:
+    """docs/from-kafka.md: those of version 4.2 of the connector, and those of Kafka's clients."""
+    page = doc("from-kafka.md")
+    taken = {row[0].strip("`") for row in table(page, "option | what differs")}
+    assert taken <= OPTIONS.keys()
+    refused = table(page, "Kafka's option | write | why")
+    assert refused == [
+        [f"`{name}`", f"`{advice.here}`" if advice.here else "drop it", advice.why]
+        for name, advice in ADVICE.items()
+    ]
+    assert {name.lower() for name in taken | ADVICE.keys()} >= KAFKA_OPTIONS
 
 
 def test_every_feature_of_the_kafka_connector_is_there_or_says_why_not() -> None:
