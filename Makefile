@@ -118,8 +118,10 @@ byte-flips: $(VENV)/.package  ## change every byte of every file, one at a time:
 disk-errors: $(VENV)/.package  ## fail every operation of the disk with EIO and ENOSPC (JSON=file)
 	@$(BIN)/python -m verification.disk_states errors $(if $(JSON),--json $(JSON))
 
-kafka: $(VENV)/.package $(KAFKA)/.jars  ## copy a topic of a real Kafka here and back with Spark, and reconcile offsets and counts (needs Maven)
+kafka: $(VENV)/.package $(KAFKA)/.jars  ## copy a topic of a real Kafka here and back with Spark, reconcile offsets and counts, import topics and groups, and move three jobs (needs Maven)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[kafka]'
 	@$(SPARK_ENV) $(BIN)/python examples/from_kafka.py $(KAFKA)
+	@$(SPARK_ENV) DLEDGER_KAFKA=$(abspath $(KAFKA)) $(BIN)/python -m pytest tests/kafka
 
 compatibility: $(VENV)/.package  ## let an earlier release read what this one writes (BEFORE=0cc0c48)
 	@$(SPARK_ENV) $(BIN)/python tests/compatibility/both_ways.py $(or $(BEFORE),0cc0c48)

@@ -88,12 +88,26 @@ class StreamOffset:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
+            if _is_of_kafka(data):
+                raise ConfigError(
+                    "the checkpoint is of a query over Kafka, whose offsets are others: give this "
+                    "query a checkpointLocation of its own, and as 'startingOffsets' what dledger "
+                    f"import offsets '{json.dumps(data)}' prints; see docs/from-kafka.md"
+                ) from error
             raise ConfigError(
                 "the checkpoint holds offsets that dledger did not write: "
                 f"{json.dumps(data)[:200]}; give this query a checkpointLocation of its own"
             ) from error
         group, init = str(data.get("group", "")), bool(data.get("init", False))
         return StreamOffset(logs, ids, init, begin, group, unread, unread_ids)
+
+
+def _is_of_kafka(data: Any) -> bool:
+    """Whether it is the JSON of Spark's Kafka connector: topic -> partition -> offset."""
+    try:
+        return bool(data) and all(_numbers(partitions) for partitions in data.values())
+    except (TypeError, AttributeError, ValueError):
+        return False
 
 
 def _logs(positions: Positions, ids: dict[str, str]) -> dict[str, Any]:

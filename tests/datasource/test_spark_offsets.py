@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -54,6 +55,13 @@ def test_an_offset_keeps_places_that_are_not_read_now() -> None:
 def test_a_foreign_offset_in_the_checkpoint_is_refused(data: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="checkpoint"):
         StreamOffset.from_json(data)
+
+
+def test_checkpoint_of_a_query_over_kafka_is_refused_with_the_way_on() -> None:
+    kafkas = {"orders": {"0": 23, "1": 345}, "payments": {"0": 0}}
+    says = re.escape(f"dledger import offsets '{json.dumps(kafkas)}'")
+    with pytest.raises(ConfigError, match=says):
+        StreamOffset.from_json(kafkas)
 
 
 def test_first_batch_starts_at_its_planned_begin() -> None:

@@ -18,6 +18,7 @@ from dledger.cli.export.command import export
 from dledger.cli.group.secret import secret
 from dledger.cli.group.status import admit, groups, status, transfer
 from dledger.cli.group.topics import topics
+from dledger.cli.kafka.command import import_
 from dledger.cli.node.files import dump, verify
 from dledger.cli.node.reset_term import reset_term
 from dledger.cli.node.serve import serve
@@ -85,7 +86,7 @@ def main() -> None:
 
 _COMMANDS: Final = (
     serve, status, topics, append, tail, groups, transfer, admit, secret,
-    verify, dump, reset_term, bench, rocketmq, export,
+    verify, dump, reset_term, bench, rocketmq, export, import_,
 )  # fmt: skip
 for _command in _COMMANDS:
     main.add_command(_command)

@@ -1,0 +1,1 @@
+"""``dledger import``: topics and consumer groups of Kafka, copied here."""
