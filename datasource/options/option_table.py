@@ -50,6 +50,7 @@ OPTIONS: Final = {
     "includeMetadata": READ,
     "schemaVersion": READ,
     "valueFormat": READ,
+    "filterPushdown": BATCH,
     "metadata": BATCH,
     "startingEntry": BATCH,
     "createTopic": WRITE,

@@ -69,6 +69,8 @@ class Options:
     wait_ms: int = 200
     columns: tuple[str, ...] = ()
     """That are read; empty: all of the table."""
+    pushdown_mark: int = 0
+    """Of a DataFrame whose filters limit what is read; 0: they do not."""
     include_headers: bool = False
     include_metadata: bool = False
     metadata: str = ""
@@ -142,6 +144,7 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         restart_recreated=word(values, "onTopicRecreate", ("fail", "restart")) == "restart",
         wait_ms=duration_ms("fetch.maxWaitMs", values.get("fetch.maxWaitMs", "200")),
         columns=_columns(values),
+        pushdown_mark=_pushdown_mark(values),
         include_headers=flag(values, "includeHeaders", False),
         include_metadata=flag(values, "includeMetadata", False),
         metadata=_metadata(values),
@@ -348,6 +351,17 @@ def _exactly_once(values: Mapping[str, str]) -> bool:
             "at-least-once does without: leave one of them away"
         )
     return once
+
+
+def _pushdown_mark(values: Mapping[str, str]) -> int:
+    text = values.get("filterPushdown", "0").strip()
+    if not text.isdecimal() or ("filterPushdown" in values and int(text) < 1):
+        raise ConfigError(
+            f"option 'filterPushdown' is {text!r}, and is a number that "
+            "dledger.spark.load_with_pushdown(reader, path) chooses for each DataFrame: write that "
+            "in place of reader.load(path)"
+        )
+    return int(text)
 
 
 def _as_json(values: Mapping[str, str]) -> bool:

@@ -26,7 +26,7 @@ from dledger.datasource.read.reading import check_kind, columns_to_read
 from dledger.datasource.read.resolving import resolve
 from dledger.datasource.read.rows import joined, table_rows
 from dledger.datasource.read.typed_rows import typed_rows
-from dledger.datasource.table.log import Address, Log
+from dledger.datasource.table.log import Address, GroupView, Log
 from dledger.datasource.worker import settle
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
@@ -201,7 +201,13 @@ class LogReader(TopicReads, DataSourceReader):
         ends = resolve(ending or Bound(BoundKind.LATEST, "endingOffsets"), edges, log)
         check_order(starts, ends, f"{_said(starting)} and {_said(ending)}")
         starts = keep_or_fail(starts, ends, edges.begins, self.options.fail_on_data_loss)
-        return self.tasks(log, infos, starts, ends)
+        return self.tasks(log, infos, *self.limited(log, edges, starts, ends))
+
+    def limited(
+        self, log: Log, edges: GroupView, starts: Positions, ends: Positions
+    ) -> tuple[Positions, Positions]:
+        """The part of [starts, ends) that is read: here all of it."""
+        return starts, ends
 
 
 def _said(bound: Bound | None) -> str:

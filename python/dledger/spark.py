@@ -1,4 +1,5 @@
-"""Spark from other threads than the one that made the session.
+"""What a program with a Spark session calls itself: Spark from other threads than the one that made
+the session, and reads that filters limit.
 
 Spark looks a Python source up in the session that is active in the calling thread. A new thread has
 none, and there a write, or the start of a stream, fails with DATA_SOURCE_NOT_FOUND, though the
@@ -7,11 +8,12 @@ source is installed.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.utils import is_remote
 from pyspark.util import inheritable_thread_target
 
@@ -19,6 +21,8 @@ from dledger.errors import ConfigError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+NEVER_NEGATIVE: Final = ("timestampType", "term", "size", "entryIndex", "offset", "partition")
+"""Columns of keys and values, those first that few queries compare."""
 
 
 def in_thread(function: Callable[P, R], spark: SparkSession | None = None) -> Callable[P, R]:
@@ -55,4 +59,38 @@ def in_thread(function: Callable[P, R], spark: SparkSession | None = None) -> Ca
     return run
 
 
-__all__ = ["in_thread"]
+def load_with_pushdown(reader: DataFrameReader, path: str | None = None) -> DataFrame:
+    """What a batch read loads, and of that only what the filters of a query leave: those on
+    ``topic``, ``partition``, ``offset`` and ``timestamp`` (docs/options.md, "Filters").
+
+    Any number of queries may use the DataFrame, one thread at a time; each thread loads its own.
+    A plan covers what all of them have asked for, so load it again for a query that shall read
+    little. ``spark.sql.python.filterPushdown.enabled`` must be true, and stay so.
+
+    orders = load_with_pushdown(spark.read.option("subscribe", "orders"), "/data/log")
+    orders.where("partition = 1 AND offset >= 500000").count()
+
+    Args:
+        reader: ``spark.read`` with its options.
+        path: as in ``.load(path)``.
+
+    Raises:
+        ConfigError: none of the columns that are read has what tells one DataFrame from another.
+    """
+    # Spark keeps one plan for what it loads, whatever a query's filters are, and says no word to
+    # the source for a query without any: so there is always this one, which all rows pass.
+    mark = 2 + secrets.randbelow(2**31 - 2)
+    frame = reader.format("dledger").option("filterPushdown", mark).load(path)
+    if "_record" in frame.columns:
+        column = "_record.term"
+    else:
+        column = next((name for name in NEVER_NEGATIVE if name in frame.columns), "")
+    if not column:
+        raise ConfigError(
+            "filters can limit what is read only where a column says where rows lie: read one of "
+            f"{', '.join(NEVER_NEGATIVE)} too, or with a typed topic set option 'includeMetadata'"
+        )
+    return frame.where(f"{column} <> -{mark}")
+
+
+__all__ = ["in_thread", "load_with_pushdown"]

@@ -53,9 +53,14 @@ class DefaultSource(DataSource):
             from dledger.datasource.stores.stores import StoreReader
 
             return StoreReader(options, schema)
-        return (
-            MetadataReader(options, schema) if "metadata" in options else LogReader(options, schema)
-        )
+        given = {name.lower() for name in options}
+        if "metadata" in given:
+            return MetadataReader(options, schema)
+        if "filterpushdown" in given:
+            from dledger.datasource.read.pushdown import LimitedReader
+
+            return LimitedReader(options, schema)
+        return LogReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from dledger.datasource.write.writer import BatchWriter

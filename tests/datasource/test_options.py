@@ -52,7 +52,7 @@ NUMBERS = (
     "replicas", "startingTimestamp", "endingTimestamp", "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger", "minPartitions",
     "maxRecordsPerPartition", "maxBytesPerPartition", "fetch.maxWaitMs", "startingEntry",
-    "createTopic.partitions", "txnTimeout", "schemaVersion",
+    "createTopic.partitions", "txnTimeout", "schemaVersion", "filterPushdown",
 )  # fmt: skip
 VALUES = dict.fromkeys(NUMBERS, "5") | {
     "dledger.bootstrap.servers": "h:1",
@@ -110,6 +110,8 @@ def test_every_row_of_the_table_changes_what_the_parser_gives(name: str) -> None
         ({"columns": "value", "includeHeaders": "true"}, "name them there"),
         ({"columns": "value", "includeMetadata": "false"}, "name them there"),
         ({"columns": "value", "metadata": "topics"}, "'columns' is for records"),
+        ({"filterPushdown": "true"}, r"load_with_pushdown\(reader, path\)"),
+        ({"filterPushdown": "0"}, r"load_with_pushdown\(reader, path\)"),
     ],
 )
 def test_columns_are_named_once_and_alone(given: dict[str, str], says: str) -> None:

@@ -4,12 +4,15 @@ columns since."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import EqualTo, Not
 from pyspark.sql.types import ArrayType, DecimalType, MapType, StringType, StructField, StructType
 
+from dledger.datasource.read.pushdown import LimitedReader
 from dledger.datasource.read.reader import LogReader
 from dledger.datasource.read.reading import schema_of_table
 from dledger.datasource.table.column_text import columns
@@ -300,6 +303,21 @@ def test_event_times_are_the_records_times_and_places_can_be_seen(topic: Topic) 
         "_record struct<topic:string,partition:int,offset:bigint,timestamp:timestamp,"
         "term:int,entryIndex:bigint>"
     )
+
+
+def test_filters_limit_a_typed_topic_by_the_place_of_its_rows(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    topic.write("offset int, a string", [{"offset": n, "a": "x"} for n in range(4)])
+    given = topic.reading(filterPushdown="7", includeMetadata="true")
+    reader = LimitedReader(given, schema_of_table(given))
+    mark, own = Not(EqualTo(("_record", "term"), -7)), EqualTo(("offset",), 0)
+    reader.pushFilters([mark, own, EqualTo(("_record", "offset"), 2)])
+    assert [(one.start, one.end) for one in reader.partitions()] == [(2, 3)]
+    given = topic.reading(filterPushdown="7")
+    with pytest.raises(ConfigError, match="only with option 'includeMetadata'"):
+        LimitedReader(given, schema_of_table(given))
 
 
 def test_option_columns_names_columns_of_a_typed_topic(topic: Topic) -> None:

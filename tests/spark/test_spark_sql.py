@@ -156,7 +156,8 @@ def test_filters_give_right_answers_whether_spark_pushes_them_down_or_not(
     spark: SparkSession, table: Any, topic: str, client: Client, pushdown: str
 ) -> None:
     """Spark 4.3 caches the plan of a source that takes filters on its relation: the second of two
-    queries over one DataFrame gets the rows of the first. So none are taken."""
+    queries over one DataFrame gets the rows of the first. So none are taken, but by a DataFrame
+    that was loaded for it (`test_spark_pushdown`)."""
     client.create_topic(topic)
     client.append(topic, [b"x"] * 10)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", pushdown)
