@@ -109,7 +109,7 @@ def test_wheel_has_nothing_that_only_verifies_the_product(wheel: zipfile.ZipFile
     tops = {name.partition("/")[0] for name in wheel.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"dledger", "pyspark_dledger"}
     used = {name.split("/")[2] for name in wheel.namelist() if name.startswith("dledger/testing/")}
-    modules = {"__init__.py", "in_process_group.py", "pytest_plugin.py", "unsynced_disk.py"}
+    modules = {"__init__.py", "in_process_group.py", "pytest_plugin.py", "volatile_disk.py"}
     assert used == {*modules, "checkers"}
 
 

@@ -63,14 +63,34 @@ def test_records_in_a_directory_of_the_callers_outlive_the_group(tmp_path: Path)
             assert values(client) == [b"0", b"1", b"2"][: number + 1]
 
 
+def test_group_in_memory_keeps_records_without_a_file() -> None:
+    with InProcessGroup(1) as group, group.client() as client:
+        client.create_topic("t")
+        client.append("t", [b"a"])
+        assert group.directory is None
+        group.kill("n0")
+        group.restart("n0")
+        assert values(client) == [b"a"]
+        assert not Path("/in-memory").exists()
+
+
+def test_group_on_disk_syncs_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+    sync = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (synced.append(fd), sync(fd)))
+    with InProcessGroup(1, directory=tmp_path) as group, group.client() as client:
+        client.create_topic("t")
+        before = len(synced)
+        client.append("t", [b"a"])
+        assert len(synced) > before
+        assert (tmp_path / "n0" / "data").is_dir()
+
+
 def test_nothing_is_left_of_a_group() -> None:
     before = set(threading.enumerate())
     group = InProcessGroup()
-    files = group.directory
-    assert files.exists()
     group.stop()
     group.stop()
-    assert not files.exists()
     assert {thread.name for thread in set(threading.enumerate()) - before} <= {"dledger-producers"}
     with pytest.raises(Unavailable, match="has ended"):
         group.leader  # noqa: B018 - it is asked for
@@ -116,20 +136,69 @@ def test_what_users_test_with_has_the_names_of_an_embedded_group() -> None:
         assert hasattr(InProcessGroup, name)
 
 
+PLUGIN = 'pytest_plugins = ["dledger.testing.pytest_plugin"]'
+
+
+def pytest_prints(directory: Path, test: str) -> str:
+    """What a run of pytest prints of a module that has the plugin."""
+    (directory / "conftest.py").write_text(PLUGIN)
+    (directory / "test_orders.py").write_text("import pytest\n\n" + test)
+    options = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--strict-markers",
+        f"--basetemp={directory / 'tmp'}",
+    ]
+    command = [sys.executable, "-m", "pytest", *options, "test_orders.py"]
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    return done.stdout
+
+
 def test_plugin_has_a_group_for_each_test(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ["dledger.testing.pytest_plugin"]')
-    (tmp_path / "test_orders.py").write_text(
-        "import pytest\n\n"
+    printed = pytest_prints(
+        tmp_path,
         '@pytest.mark.parametrize("time", [1, 2])\n'
         "def test_orders(dledger_group, time):\n"
         "    assert len(dledger_group.nodes) == 3\n"
+        "    assert dledger_group.directory is None\n"
         "    with dledger_group.client() as client:\n"
         '        client.create_topic("orders")  # there is none of the test before\n'
-        '        client.append("orders", [b"one"])\n'
+        '        client.append("orders", [b"one"])\n',
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_orders.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "2 passed" in done.stdout, done.stdout
+    assert "2 passed" in printed, printed
+
+
+def test_mark_says_how_the_group_of_a_test_is(tmp_path: Path) -> None:
+    """Marks of the module and of the test hold together; the nearest one counts."""
+    printed = pytest_prints(
+        tmp_path,
+        "pytestmark = pytest.mark.dledger_group(replicas=1, max_topics=7)\n\n"
+        "def of(group):\n"
+        "    return group._config.max_topics, len(group.nodes), group.directory\n\n"
+        "def test_module(dledger_group):\n"
+        "    assert of(dledger_group) == (7, 1, None)\n\n"
+        "@pytest.mark.dledger_group(on_disk=True, max_topics=8)\n"
+        "def test_nearest(dledger_group, tmp_path):\n"
+        '    assert of(dledger_group) == (8, 1, tmp_path / "dledger")\n'
+        '    assert (tmp_path / "dledger" / "n0").is_dir()\n',
+    )
+    assert "2 passed" in printed, printed
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        ("3", "@pytest.mark.dledger_group(replicas=3, on_disk=False, **settings)"),
+        ("replica=1", "did you mean 'replicas'"),
+        ("max_topic=1", "did you mean 'max_topics'"),
+    ],
+)
+def test_mark_that_cannot_be_says_what_can(tmp_path: Path, values: str, error: str) -> None:
+    printed = pytest_prints(
+        tmp_path, f"@pytest.mark.dledger_group({values})\ndef test_orders(dledger_group): ..."
+    )
+    assert error in printed, printed
 
 
 def test_whoever_checks_a_history_loads_no_node() -> None:

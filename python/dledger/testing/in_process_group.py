@@ -1,11 +1,10 @@
-"""A group of real nodes within one process, for tests: on a loop in a thread of its own, in a
-temporary directory, over sockets of loopback."""
+"""A group of real nodes within one process, for tests: on a loop in a thread of its own, in memory
+or on a disk, over sockets of loopback."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 import threading
 from collections.abc import Coroutine
 from pathlib import Path
@@ -17,15 +16,17 @@ from dledger.config import GroupConfig, NodeConfig, from_settings, nearest
 from dledger.embedded.group import NodeInfo
 from dledger.embedded.ports import free_ports
 from dledger.embedded.settings import check_replicas
-from dledger.errors import ConfigError, PortInUse, Unavailable
+from dledger.errors import ConfigError, PortInUse, Unavailable, UnknownOption
 from dledger.net.loop import loop_factory
 from dledger.node.node import NodeServer
-from dledger.testing.unsynced_disk import UnsyncedDisk
+from dledger.testing.volatile_disk import VolatileDisk
 from dledger.types import NodeId, Role
 
 T = TypeVar("T")
 
 HOST: Final = "127.0.0.1"
+_IN_MEMORY: Final = Path("/in-memory")
+"""What messages name as the place of files that are on no disk."""
 LEADER_TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 0.005
 """Time between two looks at the nodes' roles."""
@@ -42,7 +43,8 @@ DEFAULTS: Final[dict[str, Any]] = {
     "scrub_bytes_per_s": 0,
 }
 """Where they differ from those of other groups."""
-_DECIDED: Final = ("members", "node_id", "directory", "host", "port")
+_DECIDED: Final = ("members", "node_id", "host", "port")
+_KNOWN: Final = ["replicas", *GroupConfig.__dataclass_fields__, *NodeConfig.__dataclass_fields__]
 
 
 class InProcessGroup:
@@ -54,8 +56,8 @@ class InProcessGroup:
 
     Args:
         replicas: how many nodes: 1, 3, 5 or 7.
-        directory: for the nodes' files, which stay there; a temporary one that goes with the group
-            unless given.
+        directory: for the nodes' files, which stay there; writes are synced, as anywhere else. In
+            memory unless given: nothing is written to a disk, and nothing outlives the group.
         settings: fields of `GroupConfig` and `NodeConfig` by name.
 
     Raises:
@@ -67,9 +69,11 @@ class InProcessGroup:
         self, replicas: int = 3, directory: str | os.PathLike[str] | None = None, **settings: Any
     ) -> None:
         check_replicas(replicas)
-        for name in _DECIDED:
-            if name in settings:
+        for name in settings:
+            if name in _DECIDED:
                 raise ConfigError(f"{name} is not to choose: the group decides it")
+            if name not in _KNOWN:
+                raise UnknownOption(f"unknown setting {name!r}{nearest(name, _KNOWN)}")
         chosen = {**DEFAULTS, **settings}
         of_node = {
             name: chosen.pop(name)
@@ -79,12 +83,8 @@ class InProcessGroup:
         members = tuple(NodeId(f"n{number}") for number in range(replicas))
         self._config = from_settings(GroupConfig, {**chosen, "members": members})
         self._node_settings = of_node
-        self._temporary = (
-            tempfile.TemporaryDirectory(prefix="dledger-test-", ignore_cleanup_errors=True)
-            if directory is None
-            else None
-        )
-        self.directory = Path(self._temporary.name if self._temporary else directory or "")
+        self.directory = None if directory is None else Path(directory).absolute()
+        self._disk = VolatileDisk() if directory is None else None
         self._born = forks.generation
         self._servers: dict[NodeId, NodeServer] = {}
         self._clients: list[Client] = []
@@ -157,8 +157,6 @@ class InProcessGroup:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
-            if self._temporary is not None:
-                self._temporary.cleanup()
 
     def __enter__(self) -> InProcessGroup:
         return self
@@ -209,14 +207,14 @@ class InProcessGroup:
         own = {
             **self._node_settings,
             "node_id": node,
-            "directory": self.directory / node,
+            "directory": (self.directory or _IN_MEMORY) / node,
             "port": int(self._addresses[node].rpartition(":")[2]),
         }
         server = NodeServer(
             self._config,
             from_settings(NodeConfig, own),
             addresses=lambda: dict(self._addresses),
-            disk=UnsyncedDisk(),
+            disk=self._disk,
         )
         await server.start()
         self._servers[node] = server
