@@ -7,7 +7,7 @@ KAFKA := $(VENV)/kafka
 INTEROP := $(VENV)/interop
 # What an edit of is not seen before the package is installed again.
 INSTALLED := pyproject.toml setup.py python/dledger/release.py $(shell find python -name '*.c')
-LINTED := python datasource streaming verification examples benchmarks tests setup.py
+LINTED := python datasource streaming verification examples benchmarks tests docs setup.py
 TESTS ?= tests
 N ?= 10
 MINUTES ?= 5
@@ -17,7 +17,7 @@ STATES ?= 50000
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel clean
+.PHONY: help setup check lint types layers length site notebooks test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -30,7 +30,7 @@ demo: $(VENV)/.package  ## three nodes, real flights, a killed leader, a killed 
 test: $(VENV)/.package  ## run the whole test suite (TESTS=tests/raft for a part)
 	@$(SPARK_ENV) $(BIN)/python -m pytest $(TESTS)
 
-check: lint types layers length  ## ruff, mypy --strict, the layers, and the length of modules and functions
+check: lint types layers length site  ## ruff, mypy --strict, the layers, the length of modules and functions, and the site
 
 lint: $(VENV)/.package
 	@$(BIN)/ruff check $(LINTED)
@@ -44,6 +44,12 @@ layers: $(VENV)/.package
 
 length: $(VENV)/.package
 	@$(BIN)/python -m pytest tests/rules/test_tidy.py
+
+site: $(VENV)/.package  ## build the documentation site into build/site; a warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+notebooks: $(VENV)/.package  ## run the notebooks of examples/ from top to bottom
+	@$(SPARK_ENV) DLEDGER_NOTEBOOKS=1 $(BIN)/python -m pytest tests/examples/test_notebooks.py
 
 bench: $(VENV)/.package $(if $(findstring brokers,$(BENCH)),$(INTEROP)/.jars)  ## measure, beside what this machine can do (BENCH=append,latency for some sections; BENCH=brokers: beside RocketMQ's, needs Maven; REPETITIONS=n; QUICK=1; JSON=file)
 	@$(SPARK_ENV) DLEDGER_INTEROP=$(abspath $(INTEROP)) $(BIN)/python -m benchmarks $(if $(BENCH),--only $(BENCH)) $(if $(QUICK),--quick) \
@@ -160,7 +166,7 @@ $(VENV)/.python:
 
 $(VENV)/.requirements: pyproject.toml | $(VENV)/.python
 	@echo "Installing dependencies into $(VENV) (the first time takes a minute or two)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77' wheel -e '.[examples,test,check]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77' wheel -e '.[examples,test,check,docs]'
 	@touch $@
 
 # An editable install: a .pth file has the environment's Python find python/ in this checkout, so that an edit is there at

@@ -24,7 +24,7 @@ from tests.rules.markdown import table
 from verification.mutants.registry import MUTANTS
 
 TOP = Path(__file__).resolve().parents[2]
-DOCS = [TOP / "README.md", TOP / "examples" / "README.md", *sorted((TOP / "docs").glob("*.md"))]
+DOCS = [TOP / "README.md", TOP / "examples" / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
 PROMISES = [f"P{n}" for n in range(1, 15)]
 KAFKA_OPTIONS = {
     "assign", "endingoffsets", "endingoffsetsbytimestamp", "endingtimestamp", "failondataloss",

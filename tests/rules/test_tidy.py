@@ -31,7 +31,7 @@ WORDS = sorted(
 )
 ALLOWED = {
     "LICENSE", "python", "datasource", "streaming", "examples", "tests", "setup.py",
-    "pyproject.toml", "README.md", "Makefile", "docs", "benchmarks", "verification",
+    "pyproject.toml", "mkdocs.yml", "README.md", "Makefile", "docs", "benchmarks", "verification",
     "CHANGELOG.md", ".ci",
     ".gitignore", ".git", "CONTRIBUTING.md", ".editorconfig", ".pre-commit-config.yaml",
 }  # fmt: skip

@@ -302,7 +302,8 @@ class Client(Operations):
         or as described.
 
         Raises:
-            As `read`; but an ``end`` that is not there yet is waited for, up to request_timeout_ms.
+            DLedgerError: as `read`; but an ``end`` that is not there yet is waited for, up to
+                request_timeout_ms.
         """
         known = self.known_topic(topic) if isinstance(topic, str) else topic
 

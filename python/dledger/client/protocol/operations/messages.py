@@ -232,7 +232,8 @@ def query_message(
     """Messages with this unique key, or with this word among their keys, the newest first.
 
     Args:
-        begin, end: store times in milliseconds since 1970, both included.
+        begin: first store time, in milliseconds since 1970.
+        end: last one, included.
         stale: from any node, as far as that one has come.
     """
     request = QueryMessageRequest(
