@@ -13,6 +13,8 @@ from pathlib import Path
 import click
 import pytest
 
+import dledger
+import dledger.client
 from dledger import errors
 from dledger.cli.main import main
 from tests.rules.markdown import table
@@ -45,6 +47,14 @@ def test_every_error_has_its_cause_and_its_remedy() -> None:
         for kind in error_classes()
     ]
     assert all(len(cause) > 20 and len(remedy) > 20 for *_, cause, remedy in rows)
+
+
+def test_every_public_name_is_on_a_page_of_the_api() -> None:
+    """Of `dledger` and `dledger.client`; errors have a page of their own."""
+    pages = "".join(path.read_text() for path in (DOCS / "api").glob("*.md"))
+    shown = {path.rpartition(".")[2] for path in re.findall(r"(?m)^::: (dledger\.\S+)$", pages)}
+    public = {*dledger.__all__, *dledger.client.__all__} - {"__version__", "DLedgerError"}
+    assert public <= shown, sorted(public - shown)
 
 
 def parameters(command: click.Command) -> Iterator[str]:
