@@ -111,8 +111,7 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         use: ``batch read``, ``stream read`` or ``write``; empty where that is not known yet.
 
     Raises:
-        UnknownOption: there is no such option; the message names all of these, each with the way
-            out.
+        UnknownOption: options that do not exist, each with the way out.
         ConfigError: a value cannot be, two options contradict one another, or one is not for this
             use.
     """
