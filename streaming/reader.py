@@ -33,6 +33,7 @@ from dledger.errors import TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 from dledger.streaming.admission import BatchDelay, admit, limits_for
 from dledger.streaming.changes import Changes
+from dledger.streaming.kafka_checkpoint import read_offset
 from dledger.streaming.progress import Progress
 
 
@@ -99,7 +100,7 @@ class LogStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvailab
         one batch late and for the last batch of a run never: so this is where a consumer group is
         told.
         """
-        given = StreamOffset.from_json(start)
+        given = read_offset(start, self.log)
         self._changes.group(given, self.log.lineage())
         self._progress.publish(given)
         self._seen = self._last or self._look(None if given.init else given)
@@ -208,7 +209,7 @@ class LogStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvailab
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of the batch [start, end); the same batch at every replay, also when ``start``
         differs then."""
-        first, last = StreamOffset.from_json(start), StreamOffset.from_json(end)
+        first, last = read_offset(start, self.log), read_offset(end, self.log)
         starts = batch_start(first, last)
         check_order(starts, last.logs, "the checkpoint's batch ends before it starts")
         self._changes.group(last, self.log.lineage())

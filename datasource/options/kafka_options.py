@@ -39,7 +39,7 @@ ADVICE: Final = {
     # both clients
     "kafka.client.id": Advice("", "nodes keep no statistics by client"),
     "kafka.client.rack": Advice("", "a task asks a replica on its own machine first"),
-    "kafka.client.dns.lookup": Advice("", "every address of a name is tried"),
+    "kafka.client.dns.lookup": Advice("", "nodes are found by the addresses that they tell"),
     "kafka.request.timeout.ms": Advice(REQUEST, "the same, over all attempts"),
     "kafka.default.api.timeout.ms": Advice(REQUEST, "one time-out for every request"),
     "kafka.socket.connection.setup.timeout.ms": Advice(
@@ -50,7 +50,7 @@ ADVICE: Final = {
     "kafka.retry.backoff.max.ms": Advice("dledger.retry.max.ms", "the longest pause"),
     "kafka.reconnect.backoff.*": Advice("dledger.retry.min.ms", "one pause for all attempts"),
     "kafka.metadata.*": Advice("", "a client learns of a new leader from its next request"),
-    "kafka.connections.max.idle.ms": Advice("", "connections stay as long as the task's process"),
+    "kafka.connections.max.idle.ms": Advice("", "a process keeps its connections for its tasks"),
     "kafka.send.buffer.bytes": Advice("", "the system sizes the buffers of sockets"),
     "kafka.receive.buffer.bytes": Advice("", "the system sizes the buffers of sockets"),
     "kafka.interceptor.classes": Advice("", "classes of Java cannot run here: use Spark's columns"),
@@ -59,9 +59,11 @@ ADVICE: Final = {
     # consumers
     "kafka.auto.offset.reset": Advice("startingOffsets", "earliest or latest"),
     "kafka.enable.auto.commit": Advice(
-        "groupId", "a group is told of each micro-batch that is committed"
+        "", "a stream with groupId tells its group of each committed micro-batch"
     ),
-    "kafka.auto.commit.interval.ms": Advice("groupId", "a group is told with each micro-batch"),
+    "kafka.auto.commit.interval.ms": Advice(
+        "", "a stream with groupId tells its group of each committed micro-batch"
+    ),
     "kafka.isolation.level": Advice("", "readers see committed records only, always"),
     "kafka.max.poll.records": Advice("maxOffsetsPerTrigger", "limits a micro-batch"),
     "kafka.max.poll.interval.ms": Advice("", "Spark assigns the partitions: there is no rebalance"),
@@ -107,7 +109,9 @@ ADVICE: Final = {
     "kafka.key.serializer": Advice("", "cast key to binary or string, as with Kafka"),
     "kafka.value.serializer": Advice("", "cast value to binary or string, as with Kafka"),
     # security
-    "kafka.security.protocol": Advice("dledger.tls.ca", "with a CA's certificate there is TLS"),
+    "kafka.security.protocol": Advice(
+        "dledger.tls.ca", "the path of a CA's certificate turns TLS on; drop it for PLAINTEXT"
+    ),
     "kafka.ssl.truststore.location": Advice(
         "dledger.tls.ca", "PEM; with it there is TLS, and both ends show a certificate"
     ),

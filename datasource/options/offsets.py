@@ -88,12 +88,6 @@ class StreamOffset:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
-            if _is_of_kafka(data):
-                raise ConfigError(
-                    "the checkpoint is of a query over Kafka, whose offsets are others: give this "
-                    "query a checkpointLocation of its own, and as 'startingOffsets' what dledger "
-                    f"import offsets '{json.dumps(data)}' prints; see docs/from-kafka.md"
-                ) from error
             raise ConfigError(
                 "the checkpoint holds offsets that dledger did not write: "
                 f"{json.dumps(data)[:200]}; give this query a checkpointLocation of its own"
@@ -102,8 +96,8 @@ class StreamOffset:
         return StreamOffset(logs, ids, init, begin, group, unread, unread_ids)
 
 
-def _is_of_kafka(data: Any) -> bool:
-    """Whether it is the JSON of Spark's Kafka connector: topic -> partition -> offset."""
+def is_of_kafka(data: Any) -> bool:
+    """Whether a checkpoint's offset is of Spark's Kafka connector: topic -> partition -> offset."""
     try:
         return bool(data) and all(_numbers(partitions) for partitions in data.values())
     except (TypeError, AttributeError, ValueError):

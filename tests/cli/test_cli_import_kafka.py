@@ -15,7 +15,7 @@ from dledger import Client
 from dledger.cli.kafka import copying
 from dledger.cli.kafka.cluster import KafkaCluster
 from dledger.cli.kafka.copying import KafkaImport
-from dledger.cli.kafka.offset_map import PREFIX, OffsetMap
+from dledger.client.blocking.kafka_offsets import PREFIX, OffsetMap
 from dledger.errors import ConfigError, ProducerFenced
 from dledger.testing import InProcessGroup
 from tests.cli.commands import out, refusal, run
@@ -224,6 +224,17 @@ def test_topic_to_which_others_write_is_refused(client: Client, kafka: FakeKafka
     client.append("orders", b"mine", partition=1)
     assert "orders[1] has 1 records here, of which 0 are imported" in refusal(IMPORT)
     assert values(client) == [[], [b"mine"]]
+
+
+def test_topic_that_was_made_again_is_named_with_the_way_on(
+    client: Client, kafka: FakeKafka
+) -> None:
+    out(IMPORT)
+    client.delete_topic("orders")
+    assert "deleted and made again. Delete topic 'kafka-offsets.orders' too" in refusal(IMPORT)
+    client.delete_topic("kafka-offsets.orders")
+    out(IMPORT)
+    assert values(client) == expected(kafka)
 
 
 def test_writer_during_the_import_is_noticed(client: Client, kafka: FakeKafka) -> None:

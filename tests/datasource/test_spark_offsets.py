@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pytest
 
-from dledger.datasource.options.offsets import StreamOffset, batch_start
+from dledger.datasource.options.offsets import StreamOffset, batch_start, is_of_kafka
 from dledger.datasource.read.loss import check_order, keep_or_fail
 from dledger.errors import ConfigError, OffsetOutOfRange
 
@@ -57,11 +56,10 @@ def test_a_foreign_offset_in_the_checkpoint_is_refused(data: dict[str, Any]) -> 
         StreamOffset.from_json(data)
 
 
-def test_checkpoint_of_a_query_over_kafka_is_refused_with_the_way_on() -> None:
-    kafkas = {"orders": {"0": 23, "1": 345}, "payments": {"0": 0}}
-    says = re.escape(f"dledger import offsets '{json.dumps(kafkas)}'")
-    with pytest.raises(ConfigError, match=says):
-        StreamOffset.from_json(kafkas)
+def test_offset_of_kafkas_connector_is_known() -> None:
+    assert is_of_kafka({"orders": {"0": 23, "1": 345}, "payments": {"0": 0}})
+    for other in (StreamOffset({"t": {0: 1}}, {"t": "A"}).as_json(), {}, {"a": 5}, {"a": {"b": 1}}):
+        assert not is_of_kafka(other)
 
 
 def test_first_batch_starts_at_its_planned_begin() -> None:

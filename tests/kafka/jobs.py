@@ -21,7 +21,7 @@ def stream(spark: SparkSession, topic: str, schema: str) -> DataFrame:
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")
         .option("minPartitions", "4")
-        .option("maxOffsetsPerTrigger", "400")
+        .option("maxOffsetsPerTrigger", "700")
         .option("kafka.group.id", "jobs")
         .option("kafka.isolation.level", "read_committed")
         .option("kafka.max.partition.fetch.bytes", "1048576")

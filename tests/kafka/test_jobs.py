@@ -1,12 +1,12 @@
-"""Three jobs that run against Kafka give the same results here, moved by docs/from-kafka.md
-alone."""
+"""Three jobs that run against Kafka give the same results here, moved by docs/from-kafka.md alone:
+as new queries, and from their checkpoints with all their state."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ PAGE = (TOP / "docs" / "from-kafka.md").read_text()
 JOBS = (TOP / "tests" / "kafka" / "jobs.py").read_text()
 BEGIN = 1_700_000_000
 OPTION = re.compile(r'\n *\.option\("(?P<name>[\w.]+)", (?P<value>[^)\n]+)\)')
-TOPICS = ("orders", "payments", "paid-orders", "totals", "changes")
+RESULTS = ("paid-orders", "totals", "changes")
 
 
 def advice() -> dict[str, str]:
@@ -56,17 +56,20 @@ def moved(source: str) -> str:
 
 
 def fill(servers: str, phase: int) -> None:
-    """Orders, some of them twice, and payments of most; at the end of the second phase one that is
-    two days later, so that all windows close."""
+    """Orders, some of them twice, and payments of most, of which some come in the second phase; at
+    its end one that is two days later, so that all windows close."""
     orders, payments = [], []
     for n in range(phase * 600, phase * 600 + 600):
         at = BEGIN + n * 2
         order = {"event": f"e{n}", "id": n, "customer": f"c{n % 7}", "amount": n % 90, "at": at}
         for _ in range(1 + (n % 5 == 0)):
             orders.append((n % 3, b"c%d" % (n % 7), json.dumps(order).encode()))
-        if n % 4:
+        if n % 4 > 1:
             paid = {"id": n, "paid": n % 90, "at": at + n % 50}
             payments.append((n % 2, b"%d" % n, json.dumps(paid).encode()))
+    for n in range(1, 1200 * phase, 4):
+        paid = {"id": n, "paid": n % 90, "at": BEGIN + n * 2 + n % 50}
+        payments.append((n % 2, b"%d" % n, json.dumps(paid).encode()))
     if phase:
         late = {"event": "end", "id": -1, "customer": "end", "amount": 0, "at": BEGIN + 172_800}
         orders.append((0, b"end", json.dumps(late).encode()))
@@ -87,17 +90,41 @@ def run_jobs(source: str, spark: SparkSession, directory: Path) -> None:
 Rows = list[tuple[bytes | None, bytes | None]]
 
 
-def results(directory: Path, read: Callable[[str], Rows]) -> dict[str, Any]:
-    """What the jobs have made, in an order of its own."""
+def last_orders(directory: Path) -> list[Any]:
+    """The table of job upsert."""
     with sqlite3.connect(directory / "table") as database:
-        last = database.execute("SELECT * FROM last ORDER BY customer").fetchall()
-    return {"last": last} | {topic: sorted(read(topic), key=repr) for topic in TOPICS[2:]}
+        return database.execute("SELECT * FROM last ORDER BY customer").fetchall()
+
+
+def in_kafka(servers: str) -> dict[str, Rows]:
+    """Keys and values of the topics that the jobs write, in an order of their own."""
+    read = {topic: consumed(servers, topic, 3) for topic in RESULTS}
+    return {
+        topic: sorted((row[1:3] for rows in found for row in rows), key=repr)
+        for topic, found in read.items()
+    }
+
+
+def in_log(client: Client, prefix: str = "") -> dict[str, Rows]:
+    """The same of the topics here."""
+    return {
+        topic: sorted(
+            (
+                (row["key"], row["value"])
+                for at in range(3)
+                for batch in client.read(prefix + topic, at, 0)
+                for row in batch.select(["key", "value"]).to_pylist()
+            ),
+            key=repr,
+        )
+        for topic in RESULTS
+    }
 
 
 @pytest.fixture(scope="module")
 def servers(broker: Broker) -> str:
     """Of a Kafka that has the topics."""
-    for topic in TOPICS:
+    for topic in ("orders", "payments", *RESULTS):
         make_topic(broker.servers, topic, 3)
     return broker.servers
 
@@ -108,27 +135,35 @@ def test_jobs_give_the_same_results_behind_the_edits_of_the_page(
     there = JOBS.replace("kafka:9092", servers)
     here = moved(JOBS).replace("log:7001", group.bootstrap_servers)
     assert "kafka" not in here.split('"""', 2)[2], "the page has left an option of Kafka's"
-    for topic in TOPICS[2:]:
+    kept = here
+    for topic in RESULTS:
+        kept = kept.replace(f'"{topic}"', f'"kept-{topic}"')
         client.create_topic(topic, 3)
-    for phase in (0, 1):
+        client.create_topic(f"kept-{topic}", 3)
+
+    def run_phase(phase: int) -> None:
         fill(servers, phase)
         out(f"import kafka --from {servers} -b {group.bootstrap_servers} orders payments")
         run_jobs(there, spark, tmp_path / "kafka")
         run_jobs(here, spark, tmp_path / "dledger")
 
-    def in_kafka(topic: str) -> Rows:
-        return [row[1:3] for rows in consumed(servers, topic, 3) for row in rows]
+    run_phase(0)
+    first = in_kafka(servers)
+    shutil.copytree(tmp_path / "kafka", tmp_path / "kept")
+    run_phase(1)
+    run_jobs(kept, spark, tmp_path / "kept")
 
-    def in_log(topic: str) -> Rows:
-        return [
-            (row["key"], row["value"])
-            for at in range(3)
-            for batch in client.read(topic, at, 0)
-            for row in batch.to_pylist()
-        ]
-
-    expected = results(tmp_path / "kafka", in_kafka)
-    assert {name: len(rows) for name, rows in expected.items()} == {
-        "last": 8, "paid-orders": 1080, "totals": 35, "changes": 1441,
-    }  # fmt: skip
-    assert results(tmp_path / "dledger", in_log) == expected
+    expected, last = in_kafka(servers), last_orders(tmp_path / "kafka")
+    counts = {topic: len(rows) for topic, rows in expected.items()}
+    assert counts == {"paid-orders": 1080, "totals": 35, "changes": 1441}
+    assert len(last) == 8
+    assert in_log(client) == expected
+    assert last_orders(tmp_path / "dledger") == last
+    # what the query put out here, behind what it had put out over Kafka
+    both = {
+        topic: sorted(first[topic] + rows, key=repr)
+        for topic, rows in in_log(client, "kept-").items()
+    }
+    assert both == expected
+    assert last_orders(tmp_path / "kept") == last
+    assert all(first.values()), "and it had put something out there"

@@ -30,6 +30,7 @@ STEP_BYTES: Final = 32 << 20
 STEP_RECORDS: Final = 50_000
 QUEUED_KIB: Final = 64 << 10
 """Bytes that librdkafka fetches ahead, in KiB."""
+LOGIN: Final = "are the addresses right, and does it want TLS or SASL (--kafka-config)?"
 DECIDED: Final = {
     "group.id": "dledger-import",  # needed for a consumer; it joins no group and commits nothing
     "enable.auto.commit": False,
@@ -135,14 +136,13 @@ class KafkaCluster:
         self._last_error = str(error)
 
     @contextmanager
-    def _asking(self, what: str) -> Iterator[None]:
+    def _asking(self, what: str, hint: str = LOGIN) -> Iterator[None]:
         try:
             yield
         except self._kafka.KafkaException as error:
             last = f"; {self._last_error}" if self._last_error else ""
             raise Unavailable(
-                f"{what}: Kafka at {self._servers}: {_words(error)}{last}; are the addresses "
-                "right, and does it want TLS or SASL (--kafka-config)?"
+                f"{what}: Kafka at {self._servers}: {_words(error)}{last}; {hint}"
             ) from error
 
     def topics(self) -> tuple[str, dict[str, list[int]]]:
@@ -215,7 +215,7 @@ class KafkaCluster:
         Groups without any such offset are left out."""
         kafka, found = self._kafka, GroupOffsets()
         asked = [kafka.TopicPartition(*place) for place in places]
-        with self._asking("offsets of groups"):
+        with self._asking("offsets of groups", "--no-groups leaves them out"):
             admin = kafka.admin.AdminClient(self._clients)
             wait = {"request_timeout": self._timeout_s}
             if not names:

@@ -186,7 +186,7 @@ def offsets(text: str, bootstrap: str, timeout: float) -> None:
     JSON is what Spark's startingOffsets take, and what the last line of a file in a checkpoint's
     directory offsets has: {"orders": {"0": 23, "1": -2}}; without it, stdin.
     """
-    from dledger.cli.kafka.offset_map import OffsetMap
+    from dledger.client.blocking.kafka_offsets import OffsetMap
 
     given = _offsets(sys.stdin.read() if text == "-" else text)
     with open_client(bootstrap, timeout) as client:

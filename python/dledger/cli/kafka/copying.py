@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from dledger.cli.kafka.cluster import Fetched, KafkaCluster, KafkaRows, Place, removed
-from dledger.cli.kafka.offset_map import PREFIX, OffsetMap, first_step
+from dledger.client.blocking.kafka_offsets import PREFIX, OffsetMap, first_step
 from dledger.config.names import NAME
 from dledger.errors import (
     ConfigError,
@@ -62,16 +62,22 @@ class TopicImport:
             self._check_end(partition, end, self.step.ends.get(partition, (0, 0))[1])
 
     def _check_end(self, partition: int, end: int, imported: int) -> None:
-        if end != imported:
+        if end < imported:
+            raise ConfigError(
+                f"{self.topic}[{partition}] has {end:,} records here, and {imported:,} were "
+                f"imported: the topic was deleted and made again. Delete topic {self.map.topic!r} "
+                "too, to import it anew"
+            )
+        if end > imported:
             raise ConfigError(
                 f"{self.topic}[{partition}] has {end:,} records here, of which {imported:,} are "
                 "imported: others write to it, or it was there before. Import into a group without "
                 "such a topic, and let producers write to it when the import has ended"
             )
 
-    def position(self, partition: int) -> int | None:
-        """Where to go on in Kafka; None where the partition was not begun."""
-        return self.step.ends[partition][0] if partition in self.step.ends else None
+    def position(self, partition: int, before: int = 0) -> int:
+        """Where to go on in Kafka; ``before`` where the partition was not begun."""
+        return self.step.ends.get(partition, (before, 0))[0]
 
     def take(self, rows: Collection[KafkaRows], at_end: Mapping[int, int]) -> None:
         """Commit the next step.
@@ -157,10 +163,10 @@ class KafkaImport:
             for partition in partitions:
                 place = name, partition
                 begin, end = self.cluster.range(name, partition)
-                position = one.position(partition)
-                if position is not None and position < begin and not self.skip_removed:
+                position = one.position(partition, before=begin)
+                if position < begin and not self.skip_removed:
                     raise OffsetOutOfRange(removed(place, begin), begin, end)
-                positions[place] = start = max(begin, position or 0)
+                positions[place] = start = max(begin, position)
                 self.total += max(0, end - start)
                 self.behind[place] = end
         self.cluster.assign(positions)
@@ -191,17 +197,15 @@ class KafkaImport:
             self.topics[name].take(rows, {})
         for place, end in list(self.behind.items()):
             name, partition = place
-            if place in fetched.at_end or (self.topics[name].position(partition) or 0) >= end:
+            if place in fetched.at_end or self.topics[name].position(partition) >= end:
                 del self.behind[place]
 
     def _note_ends(self, at_end: Mapping[Place, int]) -> None:
         """A group may have committed the end of a partition, behind a transaction's marker."""
         for name, one in self.topics.items():
-            moved = {
-                partition: end
-                for (topic, partition), end in at_end.items()
-                if topic == name and end > (one.position(partition) or 0)
-            }
+            ends = {p: end for (topic, p), end in at_end.items() if topic == name}
+            # an empty partition, too, has an end: 0
+            moved = {p: end for p, end in ends.items() if end > one.position(p, before=-1)}
             if moved:
                 one.take((), moved)
 

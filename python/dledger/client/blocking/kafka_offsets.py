@@ -110,7 +110,7 @@ class OffsetMap:
         self._client = client
         self._imported = topic
         self._known: dict[int, ImportStep] = {}
-        self.log_id = client.topic(self.topic).log_id
+        client.topic(self.topic)
 
     def last(self) -> ImportStep | None:
         """The last step; None before the first one."""
@@ -131,14 +131,17 @@ class OffsetMap:
         Raises:
             ConfigError: the import is not that far.
         """
-        count = self._client.end_offsets(self.topic)[0]
-        at = bisect_left(range(count), offset, key=lambda number: self._end(number, partition)[0])
-        if at == count:
-            reached = max(self._end(count - 1, partition)[0], 0) if count else 0
+        steps = range(
+            self._client.begin_offsets(self.topic)[0], self._client.end_offsets(self.topic)[0]
+        )
+        place = bisect_left(steps, offset, key=lambda number: self._end(number, partition)[0])
+        if place == len(steps):
+            reached = max(self._end(steps[-1], partition)[0], 0) if steps else 0
             raise ConfigError(
                 f"offset {offset:,} of {self._imported}[{partition}] is not imported yet: the "
                 f"import is at {reached:,}; run dledger import kafka again"
             )
+        at = steps[place]
         runs = self._step(at).runs.get(partition, [])
         if not runs:  # nothing but markers lies before that end
             return self._end(at, partition)[1]
