@@ -4,6 +4,8 @@ an import that is killed."""
 from __future__ import annotations
 
 import json
+import re
+import signal
 import subprocess
 from typing import Any
 
@@ -31,8 +33,8 @@ def import_words(broker: Broker, group: EmbeddedGroup) -> str:
     return f"import kafka --from {broker.servers} -b {group.bootstrap_servers} {TOPIC} --json"
 
 
-def kill_after(client: Client, words: str, records: int) -> None:
-    """SIGKILL of an import when it has so many records here."""
+def end_after(client: Client, words: str, records: int, how: signal.Signals) -> tuple[int, str]:
+    """Exit code and last words of an import that gets a signal when so many records are here."""
     running = subprocess.Popen(
         program(words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
@@ -40,9 +42,10 @@ def kill_after(client: Client, words: str, records: int) -> None:
         known = any(info.name == TOPIC for info in client.topics())
         if known and sum(client.end_offsets(TOPIC).values()) >= records:
             break
-        assert running.poll() is None, running.stderr and running.stderr.read()
-    running.kill()
-    running.communicate()
+        assert running.poll() is None, running.communicate()[1]
+    running.send_signal(how)
+    _, said = running.communicate()
+    return running.returncode, said
 
 
 def test_topic_and_groups_come_over_through_kills(
@@ -69,8 +72,11 @@ def test_topic_and_groups_come_over_through_kills(
     commit(broker.servers, "billing", ends)
 
     words = import_words(broker, group)
-    for records in (1, 60_000):
-        kill_after(client, words, records)
+    end_after(client, words, 1, signal.SIGKILL)
+    code, said = end_after(client, words, 60_000, signal.SIGINT)
+    assert code == 130
+    assert re.search(rf"interrupted: {TOPIC}: [\d,]+ records; the same command goes on there", said)
+    assert "Traceback" not in said
     done = process(words)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["topics"][TOPIC]["records"] < ROWS
