@@ -23,6 +23,7 @@ WORDS = sorted(
         p
         for pattern in (
             *("*.py", "*.md", "*.toml", "Makefile", ".ci/run", "examples/**/*", "docs/*"),
+            *("docs/**/*.md", "docs/site/*.py"),
             *(f"{folder}/**/*.py" for folder in (*FOLDERS, "tests")),
         )
         for p in TOP.glob(pattern)
