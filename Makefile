@@ -12,12 +12,13 @@ TESTS ?= tests
 N ?= 10
 MINUTES ?= 5
 STATES ?= 50000
+DIST ?= $(VENV)/dist
 
 # Spark's workers must run this environment's Python, and find its Java.
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length site notebooks test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel clean
+.PHONY: help setup check lint types layers length site notebooks test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel interpreters clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -147,9 +148,14 @@ evidence: $(VENV)/.package  ## make docs/evidence.md from the results in docs/ev
 performance: $(VENV)/.package  ## make docs/performance.md and its plots from docs/performance/*.json, with the runs of make bench in RUNS=file taken into them
 	@$(BIN)/python -m benchmarks.performance $(RUNS)
 
-# Without build/, from which setuptools would pack modules that the checkout has no more.
-wheel: $(VENV)/.package  ## build dist/*.whl
-	@rm -rf build && $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+wheel: $(VENV)/.package  ## build the wheel and the source archive, and let twine check them (DIST=directory)
+	@mkdir -p $(DIST) && rm -f $(DIST)/dledger-*
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir $(DIST) .
+	@$(BIN)/python -c 'import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])' $(abspath $(DIST)) >/dev/null
+	@$(BIN)/python -m twine check --strict $(DIST)/dledger-*
+
+interpreters: wheel  ## install the wheel in a new environment of each Python here from 3.11 on, and do there what a new user does first
+	@$(BIN)/python tests/rules/fresh_install.py $(DIST)/dledger-*.whl
 
 clean:  ## remove the virtual environment and everything that was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

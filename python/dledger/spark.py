@@ -1,5 +1,5 @@
-"""What a program with Spark calls itself: a session on this machine, Spark from other threads than the
-one that made the session, and reads that filters limit.
+"""What a program with Spark calls itself: a session on this machine, Spark from other threads than
+the one that made the session, and reads that filters limit.
 
 Spark looks a Python source up in the session that is active in the calling thread. A new thread has
 none, and there a write, or the start of a stream, fails with DATA_SOURCE_NOT_FOUND, though the

