@@ -18,7 +18,7 @@ DIST ?= $(VENV)/dist
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length site notebooks test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel interpreters clean
+.PHONY: help setup check lint types layers length site notebooks test docs-test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks chaos strangers sim judges matrix mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel interpreters clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -30,6 +30,9 @@ demo: $(VENV)/.package  ## three nodes, real flights, a killed leader, a killed 
 
 test: $(VENV)/.package  ## run the whole test suite (TESTS=tests/raft for a part)
 	@$(SPARK_ENV) $(BIN)/python -m pytest $(TESTS)
+
+docs-test: $(VENV)/.package  ## run each snippet of README and docs as a script, in python, pyspark, a notebook and a shell, twice in a row
+	@$(SPARK_ENV) DLEDGER_DOCS=all $(BIN)/python -m pytest tests/docs
 
 check: lint types layers length site  ## ruff, mypy --strict, the layers, the length of modules and functions, and the site
 

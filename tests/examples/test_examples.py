@@ -110,32 +110,3 @@ def test_benchmarks_run_in_every_section(tmp_path: Path) -> None:
         "a group",
     ):
         assert f'"{case}"' in saved
-
-
-def readme_block(which: str, path: Path) -> str:
-    """The README's code block that has this word, with a path of the test's own."""
-    blocks = re.findall(r"```python\n(.*?)```", (TOP / "README.md").read_text(), re.DOTALL)
-    return next(b for b in blocks if which in b).replace("/data/log", str(path))
-
-
-@pytest.mark.cluster
-def test_readme_without_spark_runs(tmp_path: Path) -> None:
-    printed = run_example("-c", readme_block("EmbeddedGroup", tmp_path / "log"))
-    assert "'value': b'two'" in printed
-
-
-@pytest.mark.cluster
-@pytest.mark.spark
-def test_readme_producer_and_consumer_run(tmp_path: Path) -> None:
-    """As they stand there; only the end is ours, because a reader of the README would look at it
-    for longer."""
-    set_up = (
-        "import os, sys\nfrom dledger.datasource.java import ensure_java\n"
-        "ensure_java(); os.environ['PYSPARK_PYTHON'] = sys.executable\n"
-    )
-    end = (
-        "query.processAllAvailable()\nquery.stop()\n"
-        f"from dledger import EmbeddedGroup\nEmbeddedGroup({str(tmp_path / 'log')!r}).stop()\n"
-    )
-    printed = run_example("-c", set_up + readme_block("SparkSession", tmp_path / "log") + end)
-    assert '{"amount": 20}' in printed
