@@ -23,15 +23,17 @@ from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import OffsetKind, TopicInfo
 from dledger.records.columns.types import Columns
 from dledger.rocketmq.format.message import Message
+from dledger.times import EPOCH
 
 C = TypeVar("C")
 Time: TypeAlias = int | datetime
 """Microseconds since 1970 UTC, or a datetime; one without a time zone is UTC, as where records are
 written."""
+TimeMs: TypeAlias = int | datetime
+"""As `Time`, but whole numbers are milliseconds, as RocketMQ has them."""
 Take = Callable[[Any], Any]
 """Gives an argument as it is to be used. Raises `WrongArgument`."""
 INT64: Final = range(-(1 << 63), 1 << 63)
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class WrongArgument(Exception):
@@ -127,6 +129,18 @@ def _time(value: Any) -> int:
     )
 
 
+def _time_ms(value: Any) -> int:
+    try:
+        return _time(value) // 1000 if isinstance(value, datetime) else _whole(value)
+    except WrongArgument:
+        raise WrongArgument("milliseconds since 1970 UTC (int) or a datetime", value) from None
+
+
+def milliseconds(name: str, value: int | datetime) -> int:
+    """As `microseconds`, of times that are milliseconds."""
+    return _told(name, _time_ms, value)
+
+
 def microseconds(name: str, value: int | datetime) -> int:
     """A time in microseconds since 1970 UTC; a datetime without a time zone is UTC, as where
     records are written.
@@ -165,6 +179,7 @@ TAKEN: Final[Mapping[str, Take]] = {
     "int | str": _one_of(int, str),
     "bool": _truth,
     "Time": _time,
+    "TimeMs": _time_ms,
     "OffsetKind": _kind,
     "TopicInfo": _one_of(TopicInfo),
     "str | TopicInfo": _one_of(str, TopicInfo),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.hello import Ancestors
+from dledger.times import datetime_of
 from dledger.types import slots_dataclass
 
 Spans = dict[str, dict[int, tuple[int, int]]]
@@ -110,6 +112,11 @@ class Committed:
     records: int = 0
     committed_ms: int = 0
     checked: bool = True
+
+    @property
+    def committed(self) -> datetime | None:
+        """`committed_ms` as a datetime in UTC; None where it is 0."""
+        return datetime_of(1000 * self.committed_ms) if self.committed_ms else None
 
 
 def spans_of(row: Mapping[str, Any]) -> Spans:
