@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from queue import SimpleQueue
 from threading import Thread
@@ -13,16 +12,14 @@ import pyarrow as pa
 
 from dledger import forks
 
-AHEAD: Final = 4
-"""Batches of a part that wait for the program, of some 1 to 4 MiB each."""
-AT_ONCE: Final = 2
-"""Parts that are read at once: while one ends at the reader, another one is on its way."""
+AHEAD: Final = 8
+"""Batches that wait for the program, of some 1 to 4 MiB each."""
 
 Batches = Generator[pa.RecordBatch, None, None]
 
 
 class ReadAhead(Iterator[pa.RecordBatch]):
-    """The batches of one part, which are read in a thread from now on; `close` ends it.
+    """Batches that are read in a thread from now on; `close` ends it.
 
     The queues are those in C, which a signal handler's exception leaves whole.
     """
@@ -68,15 +65,11 @@ class ReadAhead(Iterator[pa.RecordBatch]):
         self._room.put(True)
 
 
-def read_ahead(parts: Sequence[Callable[[], Batches]]) -> Batches:
-    """The batches of all parts, in order."""
-    waiting, running = deque(parts), deque[ReadAhead]()
+def read_ahead(batches: Batches) -> Batches:
+    """The same batches; they are read in a thread from the first one that is taken to the end of
+    this generator."""
+    ahead = ReadAhead(batches)
     try:
-        while waiting or running:
-            while waiting and len(running) < AT_ONCE:
-                running.append(ReadAhead(waiting.popleft()()))
-            yield from running[0]
-            running.popleft()
+        yield from ahead
     finally:
-        for one in running:
-            one.close()
+        ahead.close()

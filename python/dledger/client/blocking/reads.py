@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Generator, Sequence
-from functools import partial
 
 import pyarrow as pa
 
@@ -16,7 +15,7 @@ from dledger.client.protocol.client_state import Operation, T
 from dledger.client.protocol.operations.methods import Operations
 from dledger.client.protocol.operations.read_range import AskedRange, asked_range, read_range
 from dledger.client.protocol.operations.read_shape import ReadShape
-from dledger.client.protocol.operations.scanning import PartitionRange, Place, Scan, plan_scan
+from dledger.client.protocol.operations.scanning import Place, Scan, plan_scan
 from dledger.client.protocol.operations.schemas import of_body
 from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.reading.fetching import FETCH_BYTES, Fetcher
@@ -134,7 +133,8 @@ class ReadingClient(Operations):
             Those of `read`, while the batches are taken.
         """
         scan = self._run(plan_scan(self.core, topic, start, end, partitions, columns))
-        return pa.RecordBatchReader.from_batches(scan.view.schema, self._scan(scan))
+        batches = read_ahead(self._scan(scan))
+        return pa.RecordBatchReader.from_batches(scan.view.schema, batches)
 
     def table(
         self,
@@ -150,12 +150,10 @@ class ReadingClient(Operations):
         return pa.Table.from_batches(self._scan(scan), scan.view.schema)
 
     def _scan(self, scan: Scan) -> Generator[pa.RecordBatch, None, None]:
-        return read_ahead([partial(self._scan_one, scan, one) for one in scan.ranges])
-
-    def _scan_one(self, scan: Scan, one: PartitionRange) -> Generator[pa.RecordBatch, None, None]:
-        fetcher = reader(self.core, scan.info, *one, FETCH_BYTES)
-        for bodies in self._fetch(fetcher, None, follow=False):
-            yield from scan.batches(bodies, one)
+        for one in scan.ranges:
+            fetcher = reader(self.core, scan.info, *one, FETCH_BYTES)
+            for bodies in self._fetch(fetcher, None, follow=False):
+                yield from scan.batches(bodies, one)
 
     def fetch_bodies(
         self,
