@@ -68,6 +68,7 @@ class RecordAccumulator:
             raise ConfigError(f"max_in_flight {config.max_in_flight}: 1 to {MAX_IN_FLIGHT}")
         self._core = core
         self._info = info
+        self._is_typed = info.typed
         self._partition = partition
         self._on_delivery = on_delivery
         self._turn = 0
@@ -95,7 +96,7 @@ class RecordAccumulator:
         Raises:
             RecordTooLarge, SchemaMismatch: it is not taken.
         """
-        if self._info.typed:
+        if self._is_typed:
             check_kind(self._info, is_typed=False)
         size = len(value) + len(key or b"")
         if size > self._batch_bytes - OVERHEAD:
