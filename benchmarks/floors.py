@@ -14,6 +14,8 @@ from benchmarks.curves import WRITTEN as WRITTEN_GIB
 from benchmarks.digests import DIGEST, MORE, RECORDS, TYPED
 from benchmarks.failures import FAILOVER, START
 from benchmarks.following import BARE, FOLLOWING, WRITTEN
+from benchmarks.frames import FRAMES
+from benchmarks.frames import RATIO as FLIGHT
 from benchmarks.gaps import BARE as BARE_WAY
 from benchmarks.gaps import GAPS, OURS
 from benchmarks.planning import ALONE, KIB, LIMITED, PLANNING
@@ -96,6 +98,15 @@ FLOORS = (
         True,
     ),
     Floor("the same, nested rows", median(TYPED_READ + NESTED, RATIO), 5, True),
+    *(
+        Floor(
+            f"typed rows as a frame of {library}, share of pyarrow.flight",
+            median(FRAMES, library + FLIGHT),
+            0.7,
+            True,
+        )
+        for library in ("Polars", "DuckDB", "pandas")
+    ),
     *(
         Floor(
             f"share of the digest in a Spark write's processor time, {kind}",

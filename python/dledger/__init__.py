@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dledger import path_groups
 from dledger.lazy import lazy_names
 from dledger.release import RELEASE as __version__
 
@@ -31,6 +32,15 @@ __getattr__, __dir__ = lazy_names(
         "Role": "dledger.types",
     },
 )
+
+
+def _group_in(path: str) -> str:
+    from dledger.embedded import connect_path
+
+    return connect_path(path)
+
+
+path_groups.offer(_group_in)  # a client is below what starts groups, and takes a path all the same
 
 __all__ = [
     "Appended",

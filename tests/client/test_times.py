@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dledger.client import Client
-from dledger.errors import OffsetOutOfRange, TopicRecreated
+from dledger.client import Client, CommitState, Committed, Lag, PartitionState
+from dledger.client.protocol.arguments import milliseconds
+from dledger.errors import ConfigError, OffsetOutOfRange, TopicRecreated
 from dledger.protocol.messages.catalog_commands import CreateTopic, DeleteTopic
 from dledger.protocol.messages.client import FetchRequest, OffsetsRequest
 from dledger.protocol.messages.codes import Code
@@ -114,3 +116,20 @@ def test_a_partition_that_is_not_there_is_refused(client: Client) -> None:
     client.create_topic("a")
     with pytest.raises(OffsetOutOfRange, match="partitions 0 to 0, not 3"):
         client.offsets_at({"a": {3: 1}})
+
+
+def test_times_of_results_are_datetimes_with_a_zone() -> None:
+    when = datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC)
+    ms = milliseconds("begin", when)
+    assert milliseconds("begin", ms) == ms == 1_767_323_045_678
+    assert PartitionState("t", 0, 0, 1, 9, newest_us=1000 * ms + 1).newest == when.replace(
+        microsecond=678_001
+    )
+    assert PartitionState("t", 0, 0, 0, 0, newest_us=0).newest is None
+    assert CommitState(1, "w", 1, ms).time == when
+    assert Committed(repeated=True, committed_ms=ms).committed == when
+    assert Committed(repeated=False).committed is None
+    lag = Lag("g", "t", 0, 0, 0, 0, 0, 0, 0.0, committed_ms=ms, holds=False)
+    assert (lag.committed, lag.holds) == (when, False)
+    with pytest.raises(ConfigError, match="milliseconds since 1970 UTC"):
+        milliseconds("begin", 1.5)  # type: ignore[arg-type]

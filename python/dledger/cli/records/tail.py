@@ -83,7 +83,7 @@ def tail(
         for at, first in starts.items():
             end = None if follow else ends[at]
             if follow or first < ends[at]:
-                for batch in client.read(topic, at, first, end, follow=follow):
+                for batch in client.read(topic, at, first, end, follow=follow, value_format="json"):
                     if not printer.print(at, batch):
                         return
 
@@ -165,7 +165,7 @@ def _follow_all(client: Client, topic: str, starts: dict[int, int], printer: Pri
 
     def follow(partition: int, first: int) -> None:
         try:
-            for batch in client.read(topic, partition, first, follow=True):
+            for batch in client.read(topic, partition, first, follow=True, value_format="json"):
                 if ended.is_set() or not printer.print(partition, batch):
                     break
         except DLedgerError as error:

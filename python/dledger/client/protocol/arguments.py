@@ -21,15 +21,17 @@ from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import OffsetKind, TopicInfo
 from dledger.records.columns.types import Columns
 from dledger.rocketmq.format.message import Message
+from dledger.times import EPOCH
 
 C = TypeVar("C")
 Time: TypeAlias = int | datetime
 """Microseconds since 1970 UTC, or a datetime; one without a time zone is UTC, as where records are
 written."""
+TimeMs: TypeAlias = int | datetime
+"""As `Time`, but whole numbers are milliseconds, as RocketMQ has them."""
 Take = Callable[[Any], Any]
 """Gives an argument as it is to be used. Raises `WrongArgument`."""
 INT64: Final = range(-(1 << 63), 1 << 63)
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class WrongArgument(Exception):
@@ -125,6 +127,18 @@ def _time(value: Any) -> int:
     )
 
 
+def _time_ms(value: Any) -> int:
+    try:
+        return _time(value) // 1000 if isinstance(value, datetime) else _whole(value)
+    except WrongArgument:
+        raise WrongArgument("milliseconds since 1970 UTC (int) or a datetime", value) from None
+
+
+def milliseconds(name: str, value: int | datetime) -> int:
+    """As `microseconds`, of times that are milliseconds."""
+    return _told(name, _time_ms, value)
+
+
 def microseconds(name: str, value: int | datetime) -> int:
     """A time in microseconds since 1970 UTC; a datetime without a time zone is UTC, as where
     records are written.
@@ -169,6 +183,7 @@ TAKEN: Final[Mapping[str, Take]] = {
     "int | str": _one_of(int, str),
     "bool": _truth,
     "Time": _time,
+    "TimeMs": _time_ms,
     "OffsetKind": _kind,
     "TopicInfo": _one_of(TopicInfo),
     "str | TopicInfo": _one_of(str, TopicInfo),
@@ -189,12 +204,14 @@ TAKEN: Final[Mapping[str, Take]] = {
         _text, _TIMES, "a dict of topic -> partition -> time"
     ),
     "Mapping[str, str]": _pairs(_text, _text, "a dict of text -> text"),
+    "bytes | str": _one_of(bytes, bytearray, memoryview, str, named="bytes or text"),
     "OnDelivery": _callback,
     "bytes": _one_of(bytes, bytearray, memoryview, named="bytes"),
 }
 """By annotation, without its ``| None``."""
 ELSEWHERE: Final = frozenset({
-    "Values", "Values | None", "Headers | None", "Times | None", "Any", "RowsSum | None", "Batches",
+    "Values", "Values | Rows", "Values | None", "Headers | None", "Times | None", "Place", "Any",
+    "RowsSum | None", "Batches",
     "type[BaseException] | None", "BaseException | None", "TracebackType | None",
 })  # fmt: skip
 """Annotations of arguments that are looked at where they are used."""

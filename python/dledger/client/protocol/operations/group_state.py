@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
@@ -11,6 +12,7 @@ from dledger.client.protocol.results import Spans, spans_of
 from dledger.client.protocol.routing import CallPolicy
 from dledger.config import check_name
 from dledger.protocol.messages.client import Listing, ListRequest
+from dledger.times import datetime_of
 
 T = TypeVar("T")
 _PLACE: Final = attrgetter("topic", "partition")
@@ -28,6 +30,11 @@ class PartitionState:
     newest_us: int
     """Largest time of a record that it ever had, in microseconds since 1970 UTC; 0: it never had
     one."""
+
+    @property
+    def newest(self) -> datetime | None:
+        """`newest_us` as a datetime in UTC; None: it never had one."""
+        return datetime_of(self.newest_us) if self.newest_us else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,11 @@ class Lag:
     holds: bool
     """Whether it holds retention back."""
 
+    @property
+    def committed(self) -> datetime | None:
+        """`committed_ms` as a datetime in UTC; None: not known."""
+        return datetime_of(1000 * self.committed_ms) if self.committed_ms else None
+
 
 @dataclass(frozen=True, slots=True)
 class CommitState:
@@ -66,6 +78,11 @@ class CommitState:
     time_ms: int
     """Of the commit, in ms since 1970 UTC, by the leader's clock."""
     offsets: Spans = field(default_factory=dict)
+
+    @property
+    def time(self) -> datetime:
+        """`time_ms` as a datetime in UTC."""
+        return datetime_of(1000 * self.time_ms)
 
     @property
     def records(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dledger.client.protocol.arguments import TimeMs, milliseconds
 from dledger.client.protocol.client_state import SERVER_MS, ClientState, Operation, Request
 from dledger.client.protocol.routing import CallPolicy
 from dledger.errors import ConfigError, DLedgerError, FormatError, OutcomeUnknown, ProtocolError
@@ -225,19 +226,23 @@ def query_message(
     key: str,
     *,
     max_messages: int = 32,
-    begin: int = 0,
-    end: int = LATEST,
+    begin: TimeMs = 0,
+    end: TimeMs = LATEST,
     stale: bool = False,
 ) -> Operation[list[Message]]:
     """Messages with this unique key, or with this word among their keys, the newest first.
 
     Args:
-        begin: first store time, in milliseconds since 1970.
-        end: last one, included.
+        begin, end: store times, datetimes or milliseconds since 1970 UTC, both included.
         stale: from any node, as far as that one has come.
     """
     request = QueryMessageRequest(
-        topic=topic, key=key, max_messages=max_messages, begin_ms=begin, end_ms=end, stale=stale
+        topic=topic,
+        key=key,
+        max_messages=max_messages,
+        begin_ms=milliseconds("begin", begin),
+        end_ms=milliseconds("end", end),
+        stale=stale,
     )
     _answer, payload = yield Request(
         request, CallPolicy(what=f"messages of {topic!r} with key {key!r}", anybody=stale)

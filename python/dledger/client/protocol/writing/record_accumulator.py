@@ -4,7 +4,7 @@ clock, which labels records."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from dledger.client.protocol.appending import (
     Appendable,
+    check_kind,
     encoder_of,
-    only_partition,
+    is_typed_batch,
     partitions_of,
 )
 from dledger.client.protocol.arguments import whole
@@ -26,19 +27,13 @@ from dledger.client.protocol.writing.batching import (
     PartitionQueue,
     Pending,
 )
+from dledger.client.protocol.writing.gathered import Gathered
 from dledger.client.protocol.writing.in_flight_window import Done, Item
 from dledger.client.protocol.writing.record_future import ValueBatch, call_program
 from dledger.config import MIB
 from dledger.errors import ConfigError, DLedgerError, RecordTooLarge
 from dledger.protocol.messages.client import TopicInfo
-from dledger.records.body.build import (
-    Headers,
-    Times,
-    Values,
-    as_records,
-    binary_column,
-    make_records,
-)
+from dledger.records.body.build import Headers, Times, Values, as_records, make_records
 from dledger.records.body.sizer import OVERHEAD, split_batch
 from dledger.records.columns.partitioner import partition_for
 
@@ -50,8 +45,8 @@ Addition: TypeAlias = Callable[[], int]
 """Takes records that were checked; gives the bytes that are ready to go out now."""
 
 
-def place_values(info: TopicInfo, partition: int | None, keys: Values | None, turn: int) -> int:
-    """`place` for values that are no batch yet."""
+def place_value(info: TopicInfo, partition: int | None, key: bytes | None, turn: int) -> int:
+    """`place` for a value that is no batch yet."""
     if partition is not None and type(partition) is not int:
         partition = whole("partition", partition)
     if partition is not None or info.partitions == 1:
@@ -60,14 +55,7 @@ def place_values(info: TopicInfo, partition: int | None, keys: Values | None, tu
                 f"topic {info.name!r} has partitions 0 to {info.partitions - 1}, not {partition}"
             )
         return partition or 0
-    if keys is None:
-        return turn % info.partitions
-    if isinstance(keys, bytes):
-        return partition_for(keys, info.partitions)
-    found = partitions_of(
-        pa.RecordBatch.from_arrays([binary_column("key", keys)], ["key"]), info.partitions
-    )
-    return turn % info.partitions if found is None else only_partition(info, found)
+    return turn % info.partitions if key is None else partition_for(key, info.partitions)
 
 
 class RecordAccumulator:
@@ -94,6 +82,7 @@ class RecordAccumulator:
             raise ConfigError(f"max_in_flight {config.max_in_flight}: 1 to {MAX_IN_FLIGHT}")
         self._core = core
         self._info = info
+        self._is_typed = info.typed
         self._partition = partition
         self._on_delivery = on_delivery
         self._turn = 0
@@ -119,8 +108,10 @@ class RecordAccumulator:
         """Take a single value: its batch, its number there, and the bytes that are ready to go out.
 
         Raises:
-            RecordTooLarge: it is not taken.
+            RecordTooLarge, SchemaMismatch: it is not taken.
         """
+        if self._is_typed:
+            check_kind(self._info, is_typed=False)
         size = len(value) + len(key or b"")
         if size > self._batch_bytes - OVERHEAD:
             self._check_size(size)
@@ -148,18 +139,40 @@ class RecordAccumulator:
             RecordTooLarge, ConfigError: no record can be taken.
         """
         records = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
-        return self._additions(future, self._place(partition, keys), records, now=False)
+        check_kind(self._info, is_typed=False)
+        partition = self.partition(partition)
+        if keys is not None and partition is None and self._info.partitions > 1:
+            division = partitions_of(records, self._info.partitions)
+            if division is not None:
+                return self.pieces(future, list(division.of(records)), now=False)
+        return self._additions(future, self._place(partition, None), records, now=False)
 
     def batch(
         self, future: Promise, partition: int | None, batch: pa.RecordBatch
     ) -> list[Addition]:
         """As `values`, of record columns that go out now, behind the records of their partition."""
+        check_kind(self._info, is_typed_batch(batch))
         return self._additions(future, self._place(partition, None), batch, now=True)
 
-    def _place(self, partition: int | None, keys: Values | None) -> int:
-        return place_values(
-            self._info, self._partition if partition is None else partition, keys, self._turn
-        )
+    def pieces(
+        self, future: Promise, pieces: Sequence[tuple[int, pa.RecordBatch]], now: bool = True
+    ) -> list[Addition]:
+        """As `values`, of batches for a partition each; with ``now`` they go out now."""
+        if len(pieces) > 1:
+            future = Gathered(future, self._info.name, parts=len(pieces))
+        return [
+            addition
+            for at, batch in pieces
+            for addition in self._additions(future, at, batch, now=now)
+        ]
+
+    def partition(self, asked: int | None) -> int | None:
+        """Where records go that are appended with this argument: the producer's partition where it
+        is None and there is one."""
+        return self._partition if asked is None else asked
+
+    def _place(self, partition: int | None, key: bytes | None) -> int:
+        return place_value(self._info, self.partition(partition), key, self._turn)
 
     def _check_size(self, size: int) -> None:
         limit = max_body(self._core) - OVERHEAD
