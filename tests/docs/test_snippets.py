@@ -36,8 +36,7 @@ SHOWS = {
         r"\|\s*\d+\|\s*\{\"amount\": 20\}\|",
         r"score: double",
         r"path: array",
-        r"'value': b'one'",
-        r"'value': b'two'",
+        r"pyarrow\.Table",
         r"\|\s*orders\|\s*\d+\|",
     ],
 }

@@ -233,7 +233,8 @@ def query_message(
     """Messages with this unique key, or with this word among their keys, the newest first.
 
     Args:
-        begin, end: store times, datetimes or milliseconds since 1970 UTC, both included.
+        begin: first store time, a datetime or milliseconds since 1970 UTC.
+        end: last one, likewise, included.
         stale: from any node, as far as that one has come.
     """
     request = QueryMessageRequest(
