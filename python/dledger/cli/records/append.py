@@ -108,14 +108,14 @@ def append(
     if create is None:
         create = is_path(bootstrap)
     with (
-        interruption() as stop,
         progress("appended", beside=False) as shown,
         open_client(bootstrap, timeout, create=create, compression=compression) as client,
     ):
         _check_topic(client, topic, create)
         opened = partial(_open_topic, client, topic, create)
         sender = RecordSender(opened, given.partition, shown=shown)
-        _append_all(sender, given, batches, stop)
+        with interruption() as stop:
+            _append_all(sender, given, batches, stop)
     if as_json:
         spans = sorted(sender.spans.items())
         offsets = {str(at): [list(one) for one in ranges] for at, ranges in spans}

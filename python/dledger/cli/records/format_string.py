@@ -37,7 +37,7 @@ EMPTY: Final = constant(b"")
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class PrintedRecords:
     """Records of a partition, as they are printed."""
 
     topic: str
@@ -55,7 +55,7 @@ class Records:
         return pc.fill_null(column, self.null) if column.null_count else column
 
 
-def _sizes(records: Records, name: str) -> pa.Array:
+def _sizes(records: PrintedRecords, name: str) -> pa.Array:
     """Bytes of each key or value; -1 for null."""
     return pc.fill_null(pc.binary_length(records.column(name)), -1)
 
@@ -64,7 +64,7 @@ def _text(numbers: pa.Array) -> pa.Array:
     return numbers.cast(pa.string()).cast(pa.binary())
 
 
-def _framed(records: Records) -> pa.Array:
+def _framed(records: PrintedRecords) -> pa.Array:
     """The length of each value as 4 bytes, the highest first."""
     sizes = np.asarray(_sizes(records, "value")).astype(">i4")
     return pa.Array.from_buffers(pa.binary(4), len(sizes), [None, pa.py_buffer(sizes)]).cast(
@@ -72,12 +72,12 @@ def _framed(records: Records) -> pa.Array:
     )
 
 
-def _milliseconds(records: Records) -> pa.Array:
+def _milliseconds(records: PrintedRecords) -> pa.Array:
     times = pc.fill_null(records.column("timestamp").cast(pa.int64()), -1000)
     return _text(pc.divide(times, 1000))
 
 
-def _headers(records: Records) -> Part:
+def _headers(records: PrintedRecords) -> Part:
     """``name=value,...``; a header without a value is its name."""
     column = records.column("headers")
     if column.null_count == len(column):
@@ -88,7 +88,7 @@ def _headers(records: Records) -> Part:
     return lists_joined(column, pairs, constant(b","))
 
 
-LETTERS: Final[dict[str, Callable[[Records], Part]]] = {
+LETTERS: Final[dict[str, Callable[[PrintedRecords], Part]]] = {
     "s": lambda records: records.filled("value"),
     "S": lambda records: _text(_sizes(records, "value")),
     "R": _framed,
@@ -140,7 +140,7 @@ class Template:
     """
 
     def __init__(self, option: str, text: str) -> None:
-        self._parts: list[bytes | Callable[[Records], Part]] = []
+        self._parts: list[bytes | Callable[[PrintedRecords], Part]] = []
         for found in _PIECE.finditer(unescape(option, text)):
             letter = found[1]
             if letter is None:
@@ -155,7 +155,7 @@ class Template:
                     f"{option} {text!r}: %{name} means nothing{hint}; the letters are {MEANINGS}"
                 )
 
-    def render(self, records: Records) -> memoryview:
+    def render(self, records: PrintedRecords) -> memoryview:
         """The text of all records, one behind the other."""
         return joined(
             [constant(p) if isinstance(p, bytes) else p(records) for p in self._parts],

@@ -11,7 +11,7 @@ from dledger.config import nearest
 from dledger.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dledger.cli.records.format_string import Records
+    from dledger.cli.records.format_string import PrintedRecords
     from dledger.cli.records.printers import Printer
 
 TABLES: Final = ("csv", "arrow", "parquet")
@@ -59,7 +59,7 @@ def choose_form(form: str | None, as_json: bool, output: Path | None) -> str:
 class RecordSink:
     """Takes records, and writes them."""
 
-    def __init__(self, write: Callable[[Records], int], close: Callable[[], None]) -> None:
+    def __init__(self, write: Callable[[PrintedRecords], int], close: Callable[[], None]) -> None:
         self.write = write
         """Gives the bytes that were written."""
         self.close = close
@@ -105,7 +105,7 @@ def _printer(wanted: PrintOptions) -> Printer:
 def _text_sink(printer: Printer, out: IO[bytes], base64: bool) -> RecordSink:
     from dledger.cli.records.printers import as_base64
 
-    def write(records: Records) -> int:
+    def write(records: PrintedRecords) -> int:
         text = printer.render(as_base64(records) if base64 else records)
         out.write(text)
         out.flush()
@@ -132,7 +132,7 @@ def _table_sink(wanted: PrintOptions, out: IO[bytes]) -> RecordSink:
 
     table = TableOutput(wanted.form, out)
 
-    def write(records: Records) -> int:
+    def write(records: PrintedRecords) -> int:
         table.write(as_base64(records) if wanted.base64 else records)
         out.flush()
         return int(records.batch.nbytes)

@@ -13,7 +13,7 @@ from dledger.cli.common import text_or_base64
 from dledger.cli.records.format_string import (
     EMPTY,
     Part,
-    Records,
+    PrintedRecords,
     constant,
     joined,
 )
@@ -25,11 +25,11 @@ _NULL: Final = constant(b"null")
 class Printer(Protocol):
     """Makes text of records."""
 
-    def render(self, records: Records) -> memoryview:
+    def render(self, records: PrintedRecords) -> memoryview:
         """The text of all records, one behind the other."""
 
 
-def as_base64(records: Records) -> Records:
+def as_base64(records: PrintedRecords) -> PrintedRecords:
     """The same records with keys and values as base64."""
     batch = records.batch
     for name in ("key", "value"):
@@ -42,7 +42,7 @@ def as_base64(records: Records) -> Records:
 class JsonLines:
     """A JSON object for each record, as ``dledger append --format json`` takes it."""
 
-    def render(self, records: Records) -> memoryview:
+    def render(self, records: PrintedRecords) -> memoryview:
         start = {"topic": records.topic, "partition": records.partition}
         parts: list[Part] = [
             constant(json.dumps(start)[:-1].encode() + b', "offset": '),

@@ -7,7 +7,7 @@ from typing import IO, Final
 import numpy as np
 import pyarrow as pa
 
-from dledger.cli.records.format_string import Records
+from dledger.cli.records.format_string import PrintedRecords
 from dledger.cli.records.printers import header_text
 from dledger.errors import ConfigError
 from dledger.records.body.schema import READ_SCHEMA
@@ -40,7 +40,7 @@ class TableOutput:
 
             self._writer = ParquetWriter(out, SCHEMA, compression="zstd")
 
-    def write(self, records: Records) -> None:
+    def write(self, records: PrintedRecords) -> None:
         """Raises `ConfigError` for bytes that CSV cannot hold."""
         batch = records.batch
         numbers = number_column(pa.int64(), np.full(batch.num_rows, records.partition, np.int64))

@@ -210,7 +210,7 @@ class RecordPrinter:
 
     def print(self, partition: int, batch: pa.RecordBatch) -> bool:
         """Write a batch's records; False when there is enough."""
-        from dledger.cli.records.format_string import Records
+        from dledger.cli.records.format_string import PrintedRecords
 
         with self._lock:
             if self._closed:
@@ -219,7 +219,7 @@ class RecordPrinter:
                 batch = batch.slice(0, self._left)
                 self._left -= batch.num_rows
             if batch.num_rows:
-                size = self._sink.write(Records(self._topic, partition, batch, self._null))
+                size = self._sink.write(PrintedRecords(self._topic, partition, batch, self._null))
                 self._behind[partition] = batch.column("offset")[-1].as_py() + 1
                 self._shown.add(batch.num_rows, size)
             return self._left is None or self._left > 0
