@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +19,7 @@ from dledger.cli.common import (
     naming_topic,
     open_client,
 )
+from dledger.cli.interruption import Interruption, interruption
 from dledger.cli.output_file import output_file
 from dledger.cli.positions import METAVAR, Kind, OffsetSpec, offsets_of, parse_position
 from dledger.cli.progress import CommandProgress, progress
@@ -128,11 +130,12 @@ def tail(
                 topic, make_sink(out), null=null or "", limit=count, shown=shown
             )
             interrupted = _read(client, topic, ranges, printer, follow)
+            told = printer.told() if interrupted else ""
             if interrupted and output is not None and not follow:
-                raise Interrupted(f"{printer.told()} were read, and {output} is not made")
+                raise Interrupted(f"{told} were read, and {output} is not made")
             printer.close()
     if interrupted:
-        raise Interrupted(f"{printer.told()} are {f'in {output}' if output else 'printed'}")
+        raise Interrupted(f"{told} are {f'in {output}' if output else 'printed'}")
 
 
 def _ranges(
@@ -177,18 +180,34 @@ def _read(
     follow: bool,
 ) -> bool:
     """Print the records; whether Ctrl-C ended it."""
-    try:
-        if follow and len(ranges) > 1:
-            _follow_all(client, topic, ranges, printer)
-            return False
-        for at, (start, end) in ranges.items():
-            if end is None or start < end:
-                for batch in client.read(topic, at, start, end, follow=follow):
-                    if not printer.print(at, batch):
+    with interruption() as stop:
+        try:
+            if follow and len(ranges) > 1:
+                with stop.allowed():
+                    _follow_all(client, topic, ranges, printer)
+                return False
+            for at, (start, end) in ranges.items():
+                if end is None or start < end:
+                    batches = client.read(topic, at, start, end, follow=follow)
+                    if not _print_all(at, batches, printer, stop):
                         return False
-    except KeyboardInterrupt:
-        return True
+        except KeyboardInterrupt:
+            return True
     return False
+
+
+def _print_all(
+    partition: int, batches: Iterator[pa.RecordBatch], printer: RecordPrinter, stop: Interruption
+) -> bool:
+    """Print the records of a partition; False when there is enough. What is printed is counted:
+    Ctrl-C comes between two batches."""
+    while True:
+        with stop.allowed():
+            batch = next(batches, None)
+        if batch is None:
+            return True
+        if not printer.print(partition, batch):
+            return False
 
 
 class RecordPrinter:
@@ -225,7 +244,9 @@ class RecordPrinter:
             return self._left is None or self._left > 0
 
     def told(self) -> str:
-        """How far it is, for people."""
+        """How far it is, for people; nothing more is printed."""
+        with self._lock:
+            self._closed = True
         places = ", ".join(f"{at}: {offset}" for at, offset in sorted(self._behind.items())[:8])
         behind = f" (next offset by partition: {places})" if places else ""
         return f"{self._shown.records:,} records{behind}"
