@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from dledger.config import parse_peers
@@ -50,19 +49,3 @@ def check_group(values: Mapping[str, str], servers: str, settings: Settings) -> 
             f"option {PREFIX + of_the_group[0]!r} is for a group that belongs to a path; "
             f"the group at {servers} has its settings already"
         )
-
-
-def local_path(path: str) -> str:
-    """The absolute path of a log.
-
-    Raises:
-        ConfigError: it is not on a local disk.
-    """
-    scheme, separator, rest = path.partition(":")
-    if separator and scheme.lower() == "file":
-        path = "/" + rest.lstrip("/")
-    elif separator and rest.startswith("//"):
-        raise ConfigError(
-            f"the path {path!r} is on {scheme!r}; a log's path is a directory on a local disk"
-        )
-    return os.path.abspath(path) if path else ""  # noqa: PTH100 - text in, text out; nothing is looked up

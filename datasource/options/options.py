@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dledger.config import check_name, nearest
-from dledger.datasource.options.addresses import check_group, group_servers, local_path
+from dledger.config.log_paths import local_path
+from dledger.datasource.options.addresses import check_group, group_servers
 from dledger.datasource.options.bounds import Bound, BoundKind, parse_bound
 from dledger.datasource.options.option_table import ALL, BATCH, MEANT, OPTIONS, TABLES, is_for
 from dledger.datasource.options.option_values import flag, names, size_or_number, word

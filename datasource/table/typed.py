@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql.types import StructType
@@ -19,23 +18,12 @@ from dledger.protocol.messages.client import TopicInfo
 from dledger.records.columns.evolution import holds, merge, side_by_side
 from dledger.records.columns.types import Columns, build, by_name
 
-TRIES: Final = 100
-"""So many other writers may change the columns while one tries to."""
+EVOLVE: Final = "set option 'schemaEvolution' to add"
+"""The way to let a frame change its topic's columns."""
 KEPT_METADATA: Final = "__COLLATIONS"
 """Spark's own notes on a column begin with ``spark.`` or ``__`` and are of the query that made it;
 those of `dledger.datasource.options.sql` with ``dledger.``, and are of a table. Only this one is
 about the column's type."""
-
-
-@dataclass(frozen=True, slots=True)
-class TypedTopic:
-    """A typed topic, as a task needs it to write a frame."""
-
-    info: TopicInfo
-    version: int
-    columns: Columns
-    """Of that version."""
-    frame: Columns
 
 
 def columns_of(schema: StructType, key: str = "", time: str = "") -> Columns:
@@ -142,55 +130,6 @@ def find_topic(client: Client, name: str) -> TopicInfo | None:
         return client.topic(name)
     except TopicNotFound:
         return None
-
-
-def agree(client: Client, info: TopicInfo, frame: Columns, evolve: bool) -> TypedTopic:
-    """The version of a topic's columns that a frame is written under; a new one when there must be,
-    and may.
-
-    Of two writers that change the columns at once the catalog takes the first; the other one starts
-    from there.
-
-    Raises:
-        SchemaMismatch: the frame does not fit, with both schemas side by side.
-    """
-    versions = client.schemas(info)
-    version = len(versions)
-    now = versions[-1] if versions else None
-    for _ in range(TRIES):
-        wanted = frame
-        if now is not None:
-            step = merge(now, frame)
-            if step.problems or (step.changes and not evolve):
-                raise _mismatch(info.name, version, now, frame, step.problems, step.changes)
-            wanted = step.columns
-        if wanted == now:
-            return TypedTopic(info, version, wanted, frame)
-        _, version, now = client.evolve_schema(info, version, wanted)
-    raise SchemaMismatch(
-        f"the columns of topic {info.name!r} were changed by others {TRIES} times: write again"
-    )
-
-
-def _mismatch(
-    topic: str,
-    version: int,
-    mine: Columns,
-    frame: Columns,
-    problems: Mapping[str, str],
-    changes: Mapping[str, str],
-) -> SchemaMismatch:
-    table = side_by_side(
-        f"topic {topic!r}, version {version}", mine, "the frame", frame, {**changes, **problems}
-    )
-    if problems:
-        way = "cast, rename or drop the columns marked with !, or write to another topic"
-    else:
-        way = (
-            "set option 'schemaEvolution' to add to change the topic's columns, or drop or "
-            "cast those marked with !"
-        )
-    return SchemaMismatch(f"the frame does not fit topic {topic!r}: {way}\n{table}")
 
 
 def read_columns(client: Client, info: TopicInfo, version: int | None) -> Columns:

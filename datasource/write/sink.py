@@ -45,13 +45,13 @@ from pyspark.sql.types import StructType
 
 from dledger.client import Client, Committed
 from dledger.client.blocking.staging import Stage
+from dledger.client.protocol.operations.schemas import TypedTopic
 from dledger.datasource.options.options import Options, need_group
 from dledger.datasource.options.sql import WRITE_HINT
 from dledger.datasource.table.log import Address, Log, find_group
 from dledger.datasource.table.schema import WriteColumns, check_partitioner, check_write_schema
 from dledger.datasource.table.typed import (
-    TypedTopic,
-    agree,
+    EVOLVE,
     check_partitions,
     columns_of,
     find_topic,
@@ -62,13 +62,14 @@ from dledger.datasource.table.typed import (
 from dledger.datasource.write import replays
 from dledger.datasource.write.direct import Appends
 from dledger.datasource.write.exactly_once_key import WriteTransaction
-from dledger.datasource.write.records import Coalescer, Router, TypedRouter
+from dledger.datasource.write.records import Router, TypedRouter
 from dledger.datasource.write.sink_task import Staged, Task
-from dledger.datasource.write.spreading import Spread
 from dledger.datasource.write.write_fence import check_claim, claim
 from dledger.errors import ConfigError, DLedgerError, ReplayMismatch
 from dledger.protocol.messages.client import TopicInfo
 from dledger.records.digest import RowsSum, sum_rows
+from dledger.records.frames.coalescing import Coalescer
+from dledger.records.frames.spreading import Spread
 
 BY_COLUMN: Final = "*"
 """Stands for the topic of a write whose rows name theirs."""
@@ -281,7 +282,7 @@ def _columns(options: Options, schema: StructType, client: Client) -> WriteColum
         raise ConfigError(
             f"topic {info.name!r} was created as a raw one meanwhile: write to another topic"
         )
-    return agree(client, info, frame, options.evolves)
+    return client.agree_schema(info, frame, evolve=options.evolves, way=EVOLVE)
 
 
 def refuse_overwrite(overwrite: bool, what: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from dledger import path_groups
 from dledger.release import RELEASE as __version__
 
 if TYPE_CHECKING:
@@ -28,6 +29,14 @@ _HOMES: Final = {
     "NodeInfo": "dledger.embedded",
     "Role": "dledger.types",
 }
+
+
+def _group_in(path: str) -> str:
+    found: str = import_module("dledger.embedded").connect_path(path)
+    return found
+
+
+path_groups.offer(_group_in)  # a client is below what starts groups, and takes a path all the same
 
 
 def __getattr__(name: str) -> Any:

@@ -301,13 +301,18 @@ class FakeGroup:
             infos = [catalog.topic(name) for name in message.topics]
         except TopicNotFound as error:
             return OffsetsResponse(code=Code.UNKNOWN_TOPIC, message=str(error))
+
+        def all_of(one: Callable[[int, int], int]) -> dict[str, dict[int, int]]:
+            return {
+                info.name: {n: one(info.topic_id, n) for n in range(info.partitions)}
+                for info in infos
+            }
+
         return OffsetsResponse(
             code=Code.SUCCESS,
-            offsets={
-                info.name: {n: offset(info.topic_id, n) for n in range(info.partitions)}
-                for info in infos
-            },
+            offsets=all_of(offset),
             log_ids={info.name: info.log_id for info in infos},
+            begins=all_of(catalog.begin_offset) if message.kind is OffsetKind.EDGES else {},
         )
 
     def _split(self, node: FakeNode, message: SplitRequest, payload: memoryview) -> Any:

@@ -38,7 +38,7 @@ from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.splits import SplitRequest, pack_cuts
 from dledger.records.body.build import make_records
 from dledger.records.body.header import Codec, decode_header
-from dledger.records.columns.partitioner import murmur2_of
+from dledger.records.columns.partitioner import murmur2_of, partition_for
 
 
 def sequences(group: Any) -> list[int]:
@@ -442,8 +442,12 @@ def test_keys_choose_the_partition_as_kafka_does(either: Any) -> None:
     either.create_topic("u", 5)
     at = either.append("u", [b"1", b"2"], keys=[b"abc", b"abc"]).partition
     assert at == 479470107 % 5
-    with pytest.raises(ConfigError, match="partitions"):
-        either.append("u", [b"1"] * 50, keys=[str(n).encode() for n in range(50)])
+    keys = [str(n).encode() for n in range(50)]
+    parts = either.append("u", [b"1"] * 50, keys=keys).parts
+    assert sum(part.end - part.start for part in parts) == 50
+    table = either.table("u", columns=["key", "partition"])
+    found = dict(zip(*table.to_pydict().values(), strict=True))
+    assert {key: found[key] for key in keys} == {key: partition_for(key, 5) for key in keys}
     turns = {either.append("u", b"x").partition for _ in range(5)}
     assert turns == {0, 1, 2, 3, 4}
 

@@ -64,7 +64,7 @@ def test_batch_of_schema_version_is_appended_and_other_kind_is_refused(
     for topic, batch in ("rows", rows(AB, 2, 5, "x")), ("raw", rows(A, 1, 5)):
         with pytest.raises(SchemaMismatch, match=topic):
             client.append_batch(topic, 0, batch)
-    with pytest.raises(SchemaMismatch, match="typed, and the batch has plain records"):
+    with pytest.raises(SchemaMismatch, match="typed, and its records are rows"):
         client.append("rows", b"v")
 
 
@@ -94,7 +94,7 @@ def test_rows_read_as_keys_and_json_and_are_found_by_their_event_time(client: Cl
     schema = stamped(columns, 1)
     arrays = [pa.array([7, 8, 9]), pa.array([10, 20, 30], schema.field("at").type)]
     client.append_batch("rows", 0, pa.RecordBatch.from_arrays(arrays, schema=schema))
-    (batch,) = client.read("rows", 0, 1)
+    (batch,) = client.read("rows", 0, 1, value_format="json")
     assert batch.column("key").to_pylist() == [b"8", b"9"]
     assert batch.column("offset").to_pylist() == [1, 2]
     assert batch.column("value")[0].as_py() == b'{"id":8,"at":"1970-01-01T00:00:00.000020Z"}'

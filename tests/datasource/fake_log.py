@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from dledger.catalog.topics.schemas import Schemas
 from dledger.client import Committed, Span
-from dledger.client.protocol.operations.schemas import Evolved
+from dledger.client.protocol.client_state import ClientState
+from dledger.client.protocol.operations.schemas import Evolved, TypedTopic, agree_schema
 from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.results import GroupOffsets, Lineage, Range
 from dledger.errors import (
@@ -28,7 +29,14 @@ from dledger.errors import (
     TransactionError,
 )
 from dledger.protocol.messages.catalog_commands import EvolveSchema, StageSum
-from dledger.protocol.messages.client import OffsetKind, OffsetsResponse, TopicInfo
+from dledger.protocol.messages.client import (
+    ExecuteResponse,
+    OffsetKind,
+    OffsetsResponse,
+    SchemasRequest,
+    SchemasResponse,
+    TopicInfo,
+)
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.fetched import FetchedBatch, FetchedBatches
 from dledger.records.body.records import decode_batch, encode_batch
@@ -224,6 +232,25 @@ class FakeGroup:
         return Evolved(
             answer.result["accepted"], answer.result["version"], Columns.parse(now) if now else None
         )
+
+    def agree_schema(self, topic: TopicInfo, frame: Columns, **more: Any) -> TypedTopic:
+        """The client's own operation; its questions are answered here."""
+        core = ClientState.make("127.0.0.1:1", "", {})
+        operation = agree_schema(core, topic, frame, **more)
+        answer: Any = None
+        while True:
+            try:
+                asked = operation.send(answer).message
+            except StopIteration as done:
+                return done.value
+            if isinstance(asked, SchemasRequest):
+                found = tuple(columns.text for columns in self.schemas(topic))
+                answer = SchemasResponse(code=Code.SUCCESS, schemas=found, newest=len(found)), b""
+                continue
+            command = asked.command
+            done = self.evolve_schema(topic, command.base_version, Columns.parse(command.schema))
+            result = done._asdict() | {"schema": done.columns.text if done.columns else ""}
+            answer = ExecuteResponse(code=Code.SUCCESS, result=result), b""
 
     def known_topic(self, name: str) -> TopicInfo:
         return self.topic(name)

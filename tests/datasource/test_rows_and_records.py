@@ -15,13 +15,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from dledger.datasource.read.rows import lengths, table_rows
 from dledger.datasource.table.schema import WriteColumns, read_schema
-from dledger.datasource.write.records import Coalescer, Router, cut
-from dledger.datasource.write.spreading import Spread
+from dledger.datasource.write.records import Router
 from dledger.errors import ConfigError
 from dledger.protocol.messages.fetched import FetchedBatch
 from dledger.records.body.records import encode_batch
 from dledger.records.body.schema import RECORD_SCHEMA
 from dledger.records.columns.partitioner import Division, whole
+from dledger.records.frames.coalescing import Coalescer, cut
+from dledger.records.frames.spreading import Spread
 from tests.datasource.fake_log import fetched
 
 HEADERS = RECORD_SCHEMA.field("headers").type
@@ -283,8 +284,9 @@ import sys
 import pyarrow as pa
 for name in ("pandas", "pandas.core"):
     sys.modules.pop(name, None)
-from dledger.datasource.write.records import Coalescer, Router
-from dledger.datasource.write.spreading import Spread
+from dledger.datasource.write.records import Router
+from dledger.records.frames.coalescing import Coalescer
+from dledger.records.frames.spreading import Spread
 from dledger.datasource.read.rows import Constants
 from dledger.records.columns.arrays import number_column
 from dledger.datasource.table.schema import WriteColumns, read_schema

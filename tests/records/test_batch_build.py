@@ -28,6 +28,9 @@ def stable(value: object) -> str:
         (b"x", [b"x"]),
         (bytearray(b"x"), [b"x"]),
         (memoryview(b"x"), [b"x"]),
+        ("é", ["é".encode()]),
+        (["é", b"x"], ["é".encode(), b"x"]),
+        (["é", None], ["é".encode(), None]),
         ([], []),
         ([b"x", b"", b"yz"], [b"x", b"", b"yz"]),
         ((b"x", None), [b"x", None]),
@@ -56,7 +59,7 @@ def test_values_of_any_binary_like_form_become_one_binary_column(
 
 @pytest.mark.parametrize(
     "values",
-    ["text", ["text"], ["text", None], [1], 5, pa.array([1]), [memoryview(array("q", [1, 2]))]],
+    ["\ud800", ["\ud800"], ["a", 1], [1], 5, pa.array([1]), [memoryview(array("q", [1, 2]))]],
     ids=stable,
 )
 def test_values_that_are_no_bytes_are_refused(values: Any) -> None:

@@ -15,8 +15,8 @@ TOP = Path(__file__).resolve().parents[2]
 GROUP = ("bootstrap_servers", "leader", "nodes", "kill", "restart", "stop", "__enter__", "__exit__")
 CLIENT = (
     "create_topic", "delete_topic", "topics", "append", "append_batch", "producer", "transaction",
-    "read", "begin_offsets", "end_offsets", "offsets_for_times", "commit_offsets", "group",
-    "status",
+    "read", "table", "scan", "begin_offsets", "end_offsets", "offsets_for_times", "commit_offsets",
+    "group", "status",
 )  # fmt: skip
 USED = {
     "serve", "status", "topics", "append", "tail", "groups", "transfer", "verify", "dump", "bench",

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from dledger.client.protocol.operations.schemas import Evolved
+import pyarrow as pa
+
+from dledger.client.protocol.operations.schemas import Evolved, TypedTopic
 from dledger.client.protocol.results import GroupOffsets, Lineage, Span
 from dledger.protocol.messages.client import OffsetsResponse, TopicInfo
 
@@ -29,6 +31,7 @@ OTHERS: Final[dict[str, tuple[Call, type]]] = {
     "schemas": (lambda client, info: client.schemas(info), list),
     "schema": (lambda client, info: client.schema(info, 1), tuple),
     "evolve_schema": (lambda client, info: client.evolve_schema(info, 0, ()), Evolved),
+    "agree_schema": (lambda client, info: client.agree_schema(info, ()), TypedTopic),
     "begin_offsets": (lambda client, info: client.begin_offsets(info.name), dict),
     "end_offsets": (lambda client, info: client.end_offsets(info.name), dict),
     "offsets_for_times": (lambda client, info: client.offsets_for_times(info.name, 1), dict),
@@ -52,11 +55,13 @@ OTHERS: Final[dict[str, tuple[Call, type]]] = {
     "group": (lambda client, info: client.group("g"), GroupOffsets),
     "groups": (lambda client, info: client.groups(), list),
     "delete_group": (lambda client, info: client.delete_group("g"), type(None)),
+    "table": (lambda client, info: client.table(info.name), pa.Table),
     "lineage": (lambda client, info: client.lineage(), Lineage),
     "status": (lambda client, info: client.status(), dict),
 }
 """Name -> the call, and the type of its answer: an answer of another call has another type."""
 LEFT_OUT: Final = {
+    "scan": "it reads as `table` does",
     "transfer": "there is one node",
     "admit": "it changes who the group's members are",
     "enforce_secret": "it changes who may use the group, for all calls to come",

@@ -76,7 +76,7 @@ def partition_rows(
     """The records of one partition."""
     if begin >= end:
         return
-    for batch in client.read(topic, partition, begin, end, max_bytes=fetch):
+    for batch in client.read(topic, partition, begin, end, max_bytes=fetch, value_format="json"):
         columns = [batch.column(name) for name in ("offset", "key", "value", "headers")]
         times = batch.column("timestamp").cast("int64").to_pylist()
         for at, offset, key, value, headers in zip(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -188,9 +188,11 @@ def _read(
                 return False
             for at, (start, end) in ranges.items():
                 if end is None or start < end:
-                    batches = client.read(topic, at, start, end, follow=follow)
-                    if not _print_all(at, batches, printer, stop):
-                        return False
+                    with closing(
+                        client.read(topic, at, start, end, follow=follow, value_format="json")
+                    ) as batches:
+                        if not _print_all(at, batches, printer, stop):
+                            return False
         except KeyboardInterrupt:
             return True
     return False
@@ -271,7 +273,7 @@ def _follow_all(
 
     def follow(partition: int, first: int) -> None:
         try:
-            for batch in client.read(topic, partition, first, follow=True):
+            for batch in client.read(topic, partition, first, follow=True, value_format="json"):
                 if ended.is_set() or not printer.print(partition, batch):
                     break
         except (DLedgerError, OSError) as error:  # also of a pipe that nobody reads any more

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from typing import Any, Self
 
 import pyarrow as pa
@@ -22,10 +24,12 @@ from dledger.client.protocol.operations.read_range import (
     asked_range,
     read_range,
 )
+from dledger.client.protocol.operations.read_shape import ReadShape
+from dledger.client.protocol.operations.scanning import Place, Scan, plan_scan
 from dledger.client.protocol.operations.schemas import of_body
 from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.reading.fetching import FETCH_BYTES
-from dledger.client.protocol.reading.reading import reader, records
+from dledger.client.protocol.reading.reading import reader
 from dledger.client.protocol.reading.resuming import (
     AsyncResuming,
     behind_bodies,
@@ -33,11 +37,20 @@ from dledger.client.protocol.reading.resuming import (
 )
 from dledger.client.protocol.results import Appended, Committed, OnDelivery
 from dledger.client.protocol.session import ProducerSession
+from dledger.client.protocol.writing.pieces import (
+    Pieces,
+    appended_by,
+    check_alone,
+    pieces_of,
+    several_of,
+    writer_of_one_append,
+)
 from dledger.environment import REAL, Environment
 from dledger.errors import DLedgerError, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 from dledger.protocol.messages.fetched import FetchedBatch
 from dledger.records.body.build import Headers, Times, Values
+from dledger.records.frames.frames import Rows, is_frame
 
 
 class _Holder:
@@ -51,12 +64,13 @@ class AsyncClient(Operations):
     """As `dledger.client.Client`, for one event loop; every call is awaited and reads are
     asynchronous iterators.
 
-    Args, Raises: see `Client`; ``environment`` is for tests.
+    Args, Raises: see `Client`; ``environment`` is for tests. With a path, making it waits for the
+    group there: a second or so where that has to be started.
     """
 
     def __init__(
         self,
-        bootstrap_servers: str,
+        bootstrap_servers: str | os.PathLike[str],
         *,
         group: str = "",
         group_id: str = "",
@@ -89,15 +103,23 @@ class AsyncClient(Operations):
     async def append(
         self,
         topic: str,
-        values: Values,
+        values: Values | Rows,
         *,
+        key: bytes | str | None = None,
         keys: Values | None = None,
         partition: int | None = None,
         headers: Headers | None = None,
         timestamps: Times | None = None,
+        evolve: bool = False,
     ) -> Appended:
         """See `Client.append`. Appends that overlap are in no order; for that, use `producer`."""
-        records = records_of(self.core, values, keys=keys, headers=headers, timestamps=timestamps)
+        if is_frame(values):
+            check_alone(key=key, keys=keys, headers=headers, timestamps=timestamps)
+            pieces = await self._run(pieces_of(self.core, topic, values, partition, evolve))
+            return await self._append_all(pieces)
+        records = records_of(
+            self.core, values, key=key, keys=keys, headers=headers, timestamps=timestamps
+        )
         return await self._append(topic, partition, records)
 
     async def append_batch(
@@ -106,7 +128,31 @@ class AsyncClient(Operations):
         """See `Client.append_batch`."""
         return await self._append(topic, partition, batch)
 
-    async def _append(self, topic: str, partition: int | None, records: Appendable) -> Appended:
+    async def _append_all(self, pieces: Pieces) -> Appended:
+        (partition, records), all_of_them = pieces.first_two()
+        if all_of_them is None:
+            return await self._append(pieces.info, partition, records)
+        writer = writer_of_one_append(self.core)
+        stage = await self.stage(writer, 0)
+        assert isinstance(stage, AsyncStage)
+        try:
+            for partition, records in all_of_them.pieces:
+                await stage.append_all([(pieces.info, partition, records)])
+            total = await stage.close()
+        except BaseException:
+            stage.cancel()
+            with suppress(DLedgerError):
+                await self.abort_transaction(writer, 0, stage_ids=(stage.stage_id,))
+            raise
+        return appended_by(pieces.info, await self.commit_transaction(writer, 0, (total,)))
+
+    async def _append(
+        self, topic: str | TopicInfo, partition: int | None, records: Appendable
+    ) -> Appended:
+        if partition is None and isinstance(topic, str):
+            several = await self._run(several_of(self.core, topic, records))
+            if several is not None:
+                return await self._append_all(several)
         holder = self._holders.pop() if self._holders else _Holder()
         try:
             return await self._run(append(self.core, holder, topic, partition, records))
@@ -166,11 +212,14 @@ class AsyncClient(Operations):
         follow: bool = False,
         max_bytes: int = FETCH_BYTES,
         replica: str | None = None,
+        with_metadata: bool = False,
+        value_format: str = "",
     ) -> AsyncResuming[pa.RecordBatch]:
         """See `Client.read`. Its first turn asks for the end."""
         asked = AskedRange(topic, partition, start, end, follow)
         opened: ReadRange | None = None
         behind = start  # where the last batch ends
+        shape = ReadShape(partition, with_metadata=with_metadata, value_format=value_format)
 
         async def read_on(position: int) -> AsyncGenerator[pa.RecordBatch, None]:
             nonlocal opened, behind
@@ -178,6 +227,7 @@ class AsyncClient(Operations):
                 opened = await self._run(read_range(self.core, asked))
             while True:
                 known, info, last = opened, opened.info, opened.end
+                await self._run(shape.begin(self.core, info))
                 fetcher = reader(self.core, info, partition, position, last, max_bytes)
                 try:
                     async for found in fetch(self.core, self._transport, fetcher, replica, follow):
@@ -185,7 +235,7 @@ class AsyncClient(Operations):
                             columns = None
                             if info.typed:
                                 columns = await self._run(of_body(self.core, info, one.payload))
-                            for batch, stop in records(one, position, last, columns):
+                            for batch, stop in shape.rows(one, position, last, columns):
                                 behind = stop
                                 yield batch
                     return
@@ -195,6 +245,40 @@ class AsyncClient(Operations):
                     opened = await self._run(asked_range(self.core, asked))
 
         return AsyncResuming(read_on, start, end_of=lambda _: behind)
+
+    async def scan(
+        self,
+        topic: str,
+        start: Place = "earliest",
+        end: Place = "latest",
+        *,
+        partitions: Sequence[int] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """See `Client.scan`: ``async for batch in client.scan(...)``."""
+        scan = await self._run(plan_scan(self.core, topic, start, end, partitions, columns))
+        async for batch in self._scan(scan):
+            yield batch
+
+    async def table(
+        self,
+        topic: str,
+        start: Place = "earliest",
+        end: Place = "latest",
+        *,
+        partitions: Sequence[int] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """See `Client.table`."""
+        scan = await self._run(plan_scan(self.core, topic, start, end, partitions, columns))
+        return pa.Table.from_batches([batch async for batch in self._scan(scan)], scan.view.schema)
+
+    async def _scan(self, scan: Scan) -> AsyncGenerator[pa.RecordBatch, None]:
+        for one in scan.ranges:
+            fetcher = reader(self.core, scan.info, *one, FETCH_BYTES)
+            async for bodies in fetch(self.core, self._transport, fetcher, None, follow=False):
+                for batch in scan.batches(bodies, one):
+                    yield batch
 
     def fetch_bodies(
         self,

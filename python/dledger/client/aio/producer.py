@@ -12,13 +12,16 @@ import pyarrow as pa
 from dledger.client.aio.outflow import AsyncFlow
 from dledger.client.aio.pipeline import producer_pipeline
 from dledger.client.aio.transport import AsyncTransport
+from dledger.client.protocol.appending import one_with_key
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.operations.transaction_requests import OpenedProducer
 from dledger.client.protocol.results import Appended, OnDelivery
+from dledger.client.protocol.writing.pieces import check_alone, pieces_of
 from dledger.client.protocol.writing.record_accumulator import CLOSED, Addition, RecordAccumulator
 from dledger.client.protocol.writing.record_future import RecordHandle, hand_on
 from dledger.errors import ConfigError, DLedgerError
 from dledger.records.body.build import Headers, Times, Values
+from dledger.records.frames.frames import Rows, is_frame
 
 
 class AsyncProducer:
@@ -35,6 +38,9 @@ class AsyncProducer:
         on_delivery: OnDelivery | None,
     ) -> None:
         self.name = opened.name
+        self._core = core
+        self._run = transport.run
+        self._info = opened.info
         self._linger_s = core.config.linger_ms / 1000
         self._accumulator = RecordAccumulator(
             core, opened.info, partition=partition, on_delivery=on_delivery
@@ -47,37 +53,48 @@ class AsyncProducer:
 
     @overload
     async def append(  # type: ignore[overload-overlap]  # a buffer of another type gives a future
-        self, values: bytes, *, keys: bytes | None = None, partition: int | None = None
+        self,
+        values: bytes,
+        *,
+        key: bytes | None = None,
+        keys: bytes | None = None,
+        partition: int | None = None,
     ) -> AsyncRecordFuture: ...
 
     @overload
     async def append(
         self,
-        values: Values,
+        values: Values | Rows,
         *,
+        key: bytes | str | None = None,
         keys: Values | None = None,
         partition: int | None = None,
         headers: Headers | None = None,
         timestamps: Times | None = None,
+        evolve: bool = False,
     ) -> asyncio.Future[Appended]: ...
 
     async def append(
         self,
-        values: Values,
+        values: Values | Rows,
         *,
+        key: bytes | str | None = None,
         keys: Values | None = None,
         partition: int | None = None,
         headers: Headers | None = None,
         timestamps: Times | None = None,
+        evolve: bool = False,
     ) -> AsyncRecordFuture | asyncio.Future[Appended]:
         """Append records, as `AsyncClient.append`; the future has their place when a quorum has
         them on disk. For a single value it is a handle, which is awaited like one and costs far
         less.
 
         Raises:
-            RecordTooLarge, ConfigError: nothing was taken. Everything else comes through the
-                future.
+            RecordTooLarge, ConfigError, SchemaMismatch: nothing was taken. Everything else comes
+                through the future.
         """
+        if key is not None:
+            values, keys = one_with_key(values, key, keys)
         if (
             isinstance(values, bytes)
             and (keys is None or isinstance(keys, bytes))
@@ -85,6 +102,9 @@ class AsyncProducer:
             and timestamps is None
         ):
             return await self._append_value(values, keys, partition)
+        if is_frame(values):
+            check_alone(keys=keys, headers=headers, timestamps=timestamps)
+            return await self._append_table(values, partition, evolve)
         answer = _Answer()
         additions = self._accumulator.values(
             answer,
@@ -104,6 +124,16 @@ class AsyncProducer:
         `append`."""
         answer = _Answer()
         await self._take(self._accumulator.batch(answer, partition, batch))
+        return answer
+
+    async def _append_table(
+        self, data: Rows, partition: int | None, evolve: bool
+    ) -> asyncio.Future[Appended]:
+        at = self._accumulator.partition(partition)
+        found = await self._run(pieces_of(self._core, self._info, data, at, evolve))
+        answer = _Answer()
+        # all of it is looked at first: what does not fit leaves nothing behind
+        await self._take(self._accumulator.pieces(answer, list(found.pieces)))
         return answer
 
     async def _append_value(

@@ -15,10 +15,12 @@ from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.operations.topics import known_topic
 from dledger.client.protocol.results import Committed
+from dledger.client.protocol.writing.pieces import check_alone, pieces_of
 from dledger.client.protocol.writing.staging import Batches, StageTally, TransactionState, cut
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.records.body.build import Headers, Times, Values
+from dledger.records.frames.frames import Rows, is_frame
 
 
 @checked
@@ -100,20 +102,38 @@ class AsyncTransaction:
     async def append(
         self,
         topic: str,
-        values: Values,
+        values: Values | Rows,
         *,
+        key: bytes | str | None = None,
         keys: Values | None = None,
         partition: int | None = None,
         headers: Headers | None = None,
         timestamps: Times | None = None,
+        evolve: bool = False,
     ) -> None:
         """Stage records; see `Transaction.append`."""
-        records = records_of(self._core, values, keys=keys, headers=headers, timestamps=timestamps)
+        if is_frame(values):
+            check_alone(key=key, keys=keys, headers=headers, timestamps=timestamps)
+            await self._stage_table(topic, partition, values, evolve)
+            return
+        records = records_of(
+            self._core, values, key=key, keys=keys, headers=headers, timestamps=timestamps
+        )
         await self._stage(topic, partition, records)
 
     async def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> None:
         """Stage a batch of record columns; see `Transaction.append_batch`."""
         await self._stage(topic, partition, batch)
+
+    async def _stage_table(
+        self, topic: str, partition: int | None, data: Rows, evolve: bool
+    ) -> None:
+        state, core = self._state, self._core
+        state.check_open()
+        if state.stage is not None:
+            found = await self._run(pieces_of(core, topic, data, partition, evolve))
+            # all of it at once: what does not fit leaves nothing staged
+            await state.stage.append_all([(found.info, at, rows) for at, rows in found.pieces])
 
     async def _stage(self, topic: str, partition: int | None, records: Appendable) -> None:
         state, core = self._state, self._core

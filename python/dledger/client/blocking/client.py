@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Generator
+from contextlib import suppress
 from typing import Any, Self
 
 import pyarrow as pa
@@ -12,40 +12,31 @@ import pyarrow as pa
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.background_loop import background
 from dledger.client.blocking.producer import Producer
-from dledger.client.blocking.reading import BlockingReader
+from dledger.client.blocking.reads import ReadingClient
 from dledger.client.blocking.staging import Stage, Transaction
 from dledger.client.blocking.transport import BlockingTransport
-from dledger.client.protocol.appending import append, records_of
+from dledger.client.protocol.appending import Appendable, append, records_of
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
 from dledger.client.protocol.operations import transaction_requests as transactions
-from dledger.client.protocol.operations.methods import Operations
-from dledger.client.protocol.operations.read_range import AskedRange, asked_range, read_range
-from dledger.client.protocol.operations.schemas import of_body
-from dledger.client.protocol.reading.fetched import FetchedBodies
-from dledger.client.protocol.reading.fetching import FETCH_BYTES, Fetcher
-from dledger.client.protocol.reading.reading import (
-    Replicas,
-    find_nodes,
-    preferred_address,
-    reader,
-    records,
-)
-from dledger.client.protocol.reading.resuming import (
-    Resuming,
-    behind_bodies,
-    behind_body,
-)
 from dledger.client.protocol.results import Appended, Committed, OnDelivery
-from dledger.errors import TopicNotFound
+from dledger.client.protocol.writing.pieces import (
+    Pieces,
+    appended_by,
+    check_alone,
+    pieces_of,
+    several_of,
+    writer_of_one_append,
+)
+from dledger.errors import DLedgerError
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages.client import TopicInfo
-from dledger.protocol.messages.fetched import FetchedBatch
 from dledger.records.body.build import Headers, Times, Values
+from dledger.records.frames.frames import Rows, is_frame
 
 
 @checked
-class Client(Operations):
+class Client(ReadingClient):
     """Talks to a group of nodes; finds the leader by itself and retries calls where that is safe.
 
     No connection is opened before the first call. Threads may share a client; each call takes
@@ -54,7 +45,10 @@ class Client(Operations):
 
     Args:
         bootstrap_servers: ``host:port,...``: any nodes of the group; the others are learned from
-            them.
+            them. Or the path of a log, as for Spark and the command line: a directory with a slash
+            in its name, or that is there. The group in it is joined, or started where it does not
+            run, and stays for as long as this program or another one uses it; `close` does not end
+            it.
         group: the group's name, to be refused by any other; empty: that of the first node that
             answers.
         group_id: the id drawn at the group's founding (`lineage`), to be refused by any other but a
@@ -63,10 +57,16 @@ class Client(Operations):
 
     Raises:
         ConfigError, UnknownOption: an address or a setting cannot be.
+        PathError, Unavailable: the directory cannot be used, or its group did not start.
     """
 
     def __init__(
-        self, bootstrap_servers: str, *, group: str = "", group_id: str = "", **settings: Any
+        self,
+        bootstrap_servers: str | os.PathLike[str],
+        *,
+        group: str = "",
+        group_id: str = "",
+        **settings: Any,
     ) -> None:
         self.core = ClientState.make(bootstrap_servers, group, settings, group_id=group_id)
         self._settings = {"group": group, "group_id": group_id, **settings}
@@ -136,37 +136,81 @@ class Client(Operations):
     def append(
         self,
         topic: str,
-        values: Values,
+        values: Values | Rows,
         *,
+        key: bytes | str | None = None,
         keys: Values | None = None,
         partition: int | None = None,
         headers: Headers | None = None,
         timestamps: Times | None = None,
+        evolve: bool = False,
     ) -> Appended:
-        """Append records to one partition as one entry; returns when a quorum has them on disk.
+        """Append records; returns when a quorum has them on disk. Either all of them are there, or
+        none.
 
-        Without ``partition``: by the hash of the keys, which must agree, or else one partition
-        after the other.
+        Without ``partition`` each record goes where the hash of its key says, as with Kafka;
+        records without keys go to one partition, another one for each call.
 
         Args:
-            values: bytes, a list of bytes, or an Arrow array; ``keys`` likewise, of the same
-                length.
+            values: one record's bytes or text, a list of them, or an Arrow array; ``keys``
+                likewise, of the same length, and ``key`` for one record. Text is stored as UTF-8.
+                Or a table: of pyarrow, Polars, pandas, DuckDB, or any object with
+                ``__arrow_c_stream__``; a list of dicts or dataclass instances; a dict of columns.
+                A typed topic takes tables of its columns, and its first one says what they are;
+                one of keys and values takes tables of ``value`` and any of ``key``, ``headers``,
+                ``timestamp`` and ``partition``.
             headers: (text, bytes) pairs for all, or one list of pairs for each record.
             timestamps: microseconds since 1970 UTC or datetimes; without them, now.
+            evolve: let new and wider columns of the table become a typed topic's.
 
         Raises:
             TopicNotFound, RecordTooLarge, ConfigError, DiskFull, Unavailable: nothing was written.
+            SchemaMismatch: likewise; the table does not fit the topic, or the topic has no tables.
             OutcomeUnknown: it may have been written.
         """
-        records = records_of(self.core, values, keys=keys, headers=headers, timestamps=timestamps)
-        with self._transport() as transport:
-            return transport.run(append(self.core, transport, topic, partition, records))
+        if is_frame(values):
+            check_alone(key=key, keys=keys, headers=headers, timestamps=timestamps)
+            return self._append_all(
+                self._run(pieces_of(self.core, topic, values, partition, evolve))
+            )
+        records = records_of(
+            self.core, values, key=key, keys=keys, headers=headers, timestamps=timestamps
+        )
+        return self._append(topic, partition, records)
 
     def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> Appended:
         """Append a batch of ``value`` and any of ``key``, ``timestamp``, ``headers``; see
         `append`."""
+        return self._append(topic, partition, batch)
+
+    def _append(
+        self, topic: str | TopicInfo, partition: int | None, records: Appendable
+    ) -> Appended:
+        if partition is None and isinstance(topic, str):
+            several = self._run(several_of(self.core, topic, records))
+            if several is not None:
+                return self._append_all(several)
         with self._transport() as transport:
-            return transport.run(append(self.core, transport, topic, partition, batch))
+            return transport.run(append(self.core, transport, topic, partition, records))
+
+    def _append_all(self, pieces: Pieces) -> Appended:
+        """Pieces for several partitions, or too large for one entry, become visible together."""
+        (partition, records), all_of_them = pieces.first_two()
+        if all_of_them is None:
+            return self._append(pieces.info, partition, records)
+        writer = writer_of_one_append(self.core)
+        stage = self.stage(writer, 0)
+        assert isinstance(stage, Stage)
+        try:
+            for partition, records in all_of_them.pieces:
+                stage.append_all([(pieces.info, partition, records)])
+            total = stage.close()
+        except BaseException:
+            stage.cancel()
+            with suppress(DLedgerError):  # it times out by itself; the first error is to be told
+                self.abort_transaction(writer, 0, stage_ids=(stage.stage_id,))
+            raise
+        return appended_by(pieces.info, self.commit_transaction(writer, 0, (total,)))
 
     def producer(
         self,
@@ -189,6 +233,7 @@ class Client(Operations):
         return Producer(
             self.core,
             self._async_transport(),
+            run=self._run,
             opened=opened,
             partition=partition,
             on_delivery=on_delivery,
@@ -222,110 +267,6 @@ class Client(Operations):
         return Stage(
             self.core, self._run, transport=self._async_transport(), stage_id=opened, what=what
         )
-
-    # reading
-
-    def read(
-        self,
-        topic: str,
-        partition: int,
-        start: int,
-        end: int | None = None,
-        *,
-        follow: bool = False,
-        max_bytes: int = FETCH_BYTES,
-        replica: str | None = None,
-    ) -> Resuming[pa.RecordBatch]:
-        """Records of [start, end) as batches in the READ_SCHEMA: offset, timestamp, key, value,
-        headers. Rows of a typed topic come with the text of their key column and as JSON.
-
-        Without ``end``: up to the end at the time of the call, or with ``follow`` for ever, waiting
-        for new records. Behind an exception, as a signal handler's, the next turn goes on with the
-        first record that was not given.
-
-        Args:
-            max_bytes: stored bytes of one fetch.
-            replica: the node to read from first; any one else.
-
-        Raises:
-            OffsetOutOfRange: with ``begin`` and ``end`` of the kept offsets.
-            TopicNotFound, TopicRecreated, Unavailable, CorruptEntry: as they say.
-        """
-        asked = AskedRange(topic, partition, start, end, follow)
-        known = self._run(read_range(self.core, asked))
-        behind = start  # where the last batch ends
-
-        def read_on(position: int) -> Generator[pa.RecordBatch, None, None]:
-            nonlocal known, behind
-            while True:
-                info, last = known.info, known.end
-                fetcher = reader(self.core, info, partition, position, last, max_bytes)
-                try:
-                    for found in self._fetch(fetcher, replica, follow):
-                        for one in found.singles() if info.typed else (found,):
-                            columns = None
-                            if info.typed:
-                                columns = self._run(of_body(self.core, info, one.payload))
-                            for batch, stop in records(one, position, last, columns):
-                                behind = stop
-                                yield batch
-                    return
-                except TopicNotFound:
-                    if not known.may_be_stale(asked, fetcher.position):
-                        raise
-                    known = self._run(asked_range(self.core, asked))
-
-        return Resuming(read_on, start, end_of=lambda _: behind)
-
-    def fetch_bodies(
-        self,
-        topic: str | int | TopicInfo,
-        partition: int,
-        start: int,
-        end: int,
-        *,
-        max_bytes: int = FETCH_BYTES,
-        replica: str | None = None,
-    ) -> Resuming[tuple[FetchedBatch, memoryview]]:
-        """Stored bodies that cover [start, end), byte for byte as on disk, checked against their
-        CRCs.
-
-        The first may begin before ``start`` and the last end behind ``end``. ``topic`` by name, id,
-        or as described.
-
-        Raises:
-            As `read`; but an ``end`` that is not there yet is waited for, up to request_timeout_ms.
-        """
-        known = self.known_topic(topic) if isinstance(topic, str) else topic
-
-        def read_on(position: int) -> Generator[tuple[FetchedBatch, memoryview], None, None]:
-            fetcher = reader(self.core, known, partition, position, end, max_bytes)
-            for found in self._fetch(fetcher, replica, follow=False):
-                yield from found
-
-        return Resuming(read_on, start, end_of=behind_body)
-
-    def fetch(
-        self, topic: str | int | TopicInfo, partition: int, start: int, end: int
-    ) -> Resuming[FetchedBodies]:
-        """As `fetch_bodies`, the bodies of each answer together."""
-        known = self.known_topic(topic) if isinstance(topic, str) else topic
-
-        def read_on(position: int) -> Generator[FetchedBodies, None, None]:
-            fetcher = reader(self.core, known, partition, position, end, FETCH_BYTES)
-            return self._fetch(fetcher, None, follow=False)
-
-        return Resuming(read_on, start, end_of=behind_bodies)
-
-    def _fetch(
-        self, fetcher: Fetcher, replica: str | None, follow: bool
-    ) -> Generator[FetchedBodies, None, None]:
-        if fetcher.done:
-            return
-        with self._transport() as transport:
-            transport.run(find_nodes(self.core))
-            replicas = Replicas(self.core, preferred_address(self.core, replica, follow))
-            yield from BlockingReader(transport, fetcher, replicas=replicas)
 
 
 def _restore(bootstrap_servers: str, settings: dict[str, Any]) -> Client:

@@ -15,12 +15,15 @@ from dledger.client.aio.pipeline import producer_pipeline
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.outflow import Flow
 from dledger.client.blocking.waiting import Answer, RecordFuture
-from dledger.client.protocol.client_state import ClientState
+from dledger.client.protocol.appending import one_with_key
+from dledger.client.protocol.client_state import ClientState, OperationRunner
 from dledger.client.protocol.operations.transaction_requests import OpenedProducer
 from dledger.client.protocol.results import Appended, OnDelivery
+from dledger.client.protocol.writing.pieces import check_alone, pieces_of
 from dledger.client.protocol.writing.record_accumulator import CLOSED, Addition, RecordAccumulator
 from dledger.errors import ConfigError
 from dledger.records.body.build import Headers, Times, Values
+from dledger.records.frames.frames import Rows, is_frame
 
 
 class Producer:
@@ -39,11 +42,15 @@ class Producer:
         core: ClientState,
         transport: AsyncTransport,
         *,
+        run: OperationRunner,
         opened: OpenedProducer,
         partition: int | None,
         on_delivery: OnDelivery | None,
     ) -> None:
         self.name = opened.name
+        self._core = core
+        self._run = run
+        self._info = opened.info
         self._linger_s = core.config.linger_ms / 1000
         self._accumulator = RecordAccumulator(
             core, opened.info, partition=partition, on_delivery=on_delivery
@@ -61,28 +68,37 @@ class Producer:
 
     @overload
     def append(  # type: ignore[overload-overlap]  # a buffer of another type gives a future
-        self, values: bytes, *, keys: bytes | None = None, partition: int | None = None
+        self,
+        values: bytes,
+        *,
+        key: bytes | None = None,
+        keys: bytes | None = None,
+        partition: int | None = None,
     ) -> RecordFuture: ...
 
     @overload
     def append(
         self,
-        values: Values,
+        values: Values | Rows,
         *,
+        key: bytes | str | None = None,
         keys: Values | None = None,
         partition: int | None = None,
         headers: Headers | None = None,
         timestamps: Times | None = None,
+        evolve: bool = False,
     ) -> Future[Appended]: ...
 
     def append(
         self,
-        values: Values,
+        values: Values | Rows,
         *,
+        key: bytes | str | None = None,
         keys: Values | None = None,
         partition: int | None = None,
         headers: Headers | None = None,
         timestamps: Times | None = None,
+        evolve: bool = False,
     ) -> RecordFuture | Future[Appended]:
         """Append records, as `Client.append`; the future has their place when a quorum has them on
         disk. For a single value it is a handle with the same methods, which costs far less.
@@ -91,9 +107,11 @@ class Producer:
         taken; the records of earlier calls go out all the same.
 
         Raises:
-            RecordTooLarge, ConfigError: no record was taken. All other errors come through the
-                future.
+            RecordTooLarge, ConfigError, SchemaMismatch: no record was taken. All other errors come
+                through the future.
         """
+        if key is not None:
+            values, keys = one_with_key(values, key, keys)
         if (
             isinstance(values, bytes)
             and (keys is None or isinstance(keys, bytes))
@@ -101,6 +119,9 @@ class Producer:
             and timestamps is None
         ):
             return self._append_value(values, keys, partition)
+        if is_frame(values):
+            check_alone(keys=keys, headers=headers, timestamps=timestamps)
+            return self._append_table(values, partition, evolve)
         answer: Answer[Appended] = Answer()
         additions = self._accumulator.values(
             answer,
@@ -118,6 +139,14 @@ class Producer:
         `append`."""
         answer: Answer[Appended] = Answer()
         self._take(self._accumulator.batch(answer, partition, batch))
+        return answer
+
+    def _append_table(self, data: Rows, partition: int | None, evolve: bool) -> Future[Appended]:
+        at = self._accumulator.partition(partition)
+        found = self._run(pieces_of(self._core, self._info, data, at, evolve))
+        answer: Answer[Appended] = Answer()
+        # all of it is looked at first: what does not fit leaves nothing behind
+        self._take(self._accumulator.pieces(answer, list(found.pieces)))
         return answer
 
     def _append_value(self, value: bytes, key: bytes | None, partition: int | None) -> RecordFuture:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from _thread import RLock
 from collections import deque
 from functools import partial
-from typing import Protocol, Self
+from typing import Self
 
 import pyarrow as pa
 
@@ -15,20 +15,16 @@ from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.outflow import Flow
 from dledger.client.protocol.appending import Appendable, records_of
 from dledger.client.protocol.arguments import checked
-from dledger.client.protocol.client_state import ClientState, Operation, T
+from dledger.client.protocol.client_state import ClientState, OperationRunner
 from dledger.client.protocol.operations.topics import known_topic
 from dledger.client.protocol.results import Committed
+from dledger.client.protocol.writing.pieces import check_alone, pieces_of
 from dledger.client.protocol.writing.staging import Batches, StageTally, TransactionState, cut
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import TopicInfo
 from dledger.records.body.build import Headers, Times, Values
-
-
-class OperationRunner(Protocol):
-    """Carries out operations of a client."""
-
-    def __call__(self, operation: Operation[T], /) -> T: ...
+from dledger.records.frames.frames import Rows, is_frame
 
 
 @checked
@@ -148,15 +144,23 @@ class Transaction:
     def append(
         self,
         topic: str,
-        values: Values,
+        values: Values | Rows,
         *,
+        key: bytes | str | None = None,
         keys: Values | None = None,
         partition: int | None = None,
         headers: Headers | None = None,
         timestamps: Times | None = None,
+        evolve: bool = False,
     ) -> None:
         """Stage records, as `Client.append` appends them; keys may belong to several partitions."""
-        records = records_of(self._core, values, keys=keys, headers=headers, timestamps=timestamps)
+        if is_frame(values):
+            check_alone(key=key, keys=keys, headers=headers, timestamps=timestamps)
+            self._stage_table(topic, partition, values, evolve)
+            return
+        records = records_of(
+            self._core, values, key=key, keys=keys, headers=headers, timestamps=timestamps
+        )
         self._stage(topic, partition, records)
 
     def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> None:
@@ -169,6 +173,14 @@ class Transaction:
                 staged.
         """
         self._stage(topic, partition, batch)
+
+    def _stage_table(self, topic: str, partition: int | None, data: Rows, evolve: bool) -> None:
+        state, core = self._state, self._core
+        state.check_open()
+        if state.stage is not None:
+            found = self._run(pieces_of(core, topic, data, partition, evolve))
+            # all of it at once: what does not fit leaves nothing staged
+            state.stage.append_all([(found.info, at, rows) for at, rows in found.pieces])
 
     def _stage(self, topic: str, partition: int | None, records: Appendable) -> None:
         state, core = self._state, self._core

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -28,13 +28,16 @@ from dledger.errors import (
     OutOfOrderSequence,
     ProducerFenced,
     RecordTooLarge,
+    SchemaMismatch,
     TopicNotFound,
+    TopicRecreated,
 )
 from dledger.protocol.messages.client import AppendRequest, TopicInfo
-from dledger.records.body.build import Headers, Times, Values, binary_column, make_records
+from dledger.records.body.build import Headers, Times, Values, make_records
 from dledger.records.body.header import BODY_HEADER_SIZE, Codec
 from dledger.records.body.one_record import OneRecord, encode_record
 from dledger.records.body.records import encode_batch
+from dledger.records.body.typed import version_of
 from dledger.records.columns.partitioner import Division, divided_by_key, partition_for
 from dledger.types import Buffer
 
@@ -58,21 +61,22 @@ class SessionHolder(Protocol):
 def append(
     core: ClientState,
     holder: SessionHolder,
-    name: str,
+    topic: str | TopicInfo,
     partition: int | None,
     batch: Appendable,
 ) -> Operation[Appended]:
-    """Append one batch as one entry.
+    """Append one batch as one entry, to a topic by name or as described.
 
     After an error that leaves the outcome open the session is given up, so that the next append
     starts a new one and does not wait for a number that may never come.
     """
-    info = core.seen_topic(name, partition) or (yield from topics.topic(core, name))
-    encode: Encoder = encode_record
-    if not isinstance(batch, OneRecord):
-        encode = partial(encode_batch, codec=CODECS[core.config.compression])
+    info = topic
+    if isinstance(info, str):
+        info = core.seen_topic(info, partition) or (yield from topics.topic(core, info))
+    name, is_typed, encode = info.name, is_typed_batch(batch), encoder_of(core, batch)
     sessions = 0
     while True:
+        check_kind(info, is_typed)
         at = place(core, info, partition, batch)
         session = holder.session if core.config.idempotent else UNNUMBERED
         try:
@@ -101,11 +105,10 @@ def append(
             holder.session = None
             raise
         except TopicNotFound:
-            core.topics.pop(name, None)
-            fresh = yield from topics.topic(core, name)
+            fresh = yield from _created_anew(core, info, is_typed)
             if fresh == info:
                 raise
-            info = fresh  # created anew: the name is what the caller asked for
+            info = fresh
         except DLedgerError as error:
             if not error.definite:
                 holder.session = None
@@ -116,13 +119,55 @@ def append(
             return Appended(name, at, base_offset, base_offset + batch.num_rows)
 
 
+def encoder_of(core: ClientState, batch: Appendable) -> Encoder:
+    """What makes a body of it, with the client's compression."""
+    if isinstance(batch, OneRecord):
+        return encode_record
+    return partial(encode_batch, codec=CODECS[core.config.compression])
+
+
+def _created_anew(core: ClientState, info: TopicInfo, is_typed: bool) -> Operation[TopicInfo]:
+    """The topic that there is instead of one that is gone: its name is what the caller asked for.
+    Rows of a typed one were made for the columns of the one that is gone."""
+    core.topics.pop(info.name, None)
+    fresh = yield from topics.topic(core, info.name)
+    if is_typed and fresh.log_id != info.log_id:
+        raise TopicRecreated(
+            f"topic {info.name!r} was deleted and created again, and may have other columns: "
+            f"append again"
+        )
+    return fresh
+
+
+def is_typed_batch(batch: Appendable) -> bool:
+    """Whether a batch is of a typed topic's columns."""
+    return not isinstance(batch, OneRecord) and version_of(batch.schema) > 0
+
+
+def check_kind(info: TopicInfo, is_typed: bool) -> None:
+    """Refuse keys and values for a typed topic, and rows under columns for one of keys and values.
+
+    Raises:
+        SchemaMismatch: with the way out.
+    """
+    if info.typed == is_typed:
+        return
+    if info.typed:
+        raise SchemaMismatch(
+            f"topic {info.name!r} is typed, and its records are rows: append a table (of pyarrow, "
+            "Polars, pandas, DuckDB), or a list of dicts or dataclass instances, and no bytes"
+        )
+    raise SchemaMismatch(f"topic {info.name!r} is of keys and values, and has no columns")
+
+
 def records_of(
     core: ClientState,
     values: Values,
     *,
-    keys: Values | None,
-    headers: Headers | None,
-    timestamps: Times | None,
+    key: bytes | str | None = None,
+    keys: Values | None = None,
+    headers: Headers | None = None,
+    timestamps: Times | None = None,
 ) -> Appendable:
     """Records as callers give them; one that is value and key alone, and not compressed, stays as
     it is.
@@ -130,6 +175,10 @@ def records_of(
     Raises:
         ConfigError: lengths differ, or a value is of a type that is no bytes.
     """
+    if key is not None:
+        values, keys = one_with_key(values, key, keys)
+    if isinstance(values, str):
+        values = _utf8("value", values)
     if (
         isinstance(values, bytes)
         and (keys is None or isinstance(keys, bytes))
@@ -139,6 +188,29 @@ def records_of(
     ):
         return OneRecord(values, keys)
     return make_records(values, keys=keys, headers=headers, timestamps=timestamps)
+
+
+def one_with_key(values: Any, key: bytes | str, keys: Values | None) -> tuple[Values, bytes]:
+    """One value and its key, of arguments as callers give them.
+
+    Raises:
+        ConfigError: there are several values, or keys beside the key.
+    """
+    if isinstance(values, str):
+        values = _utf8("value", values)
+    if keys is not None or not isinstance(values, (bytes, bytearray, memoryview)):
+        raise ConfigError(
+            "key is that of one value: several values have keys, a list of the same length, and a "
+            "table has a column of keys"
+        )
+    return values, _utf8("key", key) if isinstance(key, str) else key
+
+
+def _utf8(name: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{name}: {error}") from error
 
 
 def send(core: ClientState, name: str, header: bytes, payload: Buffer) -> Operation[int]:
@@ -192,8 +264,8 @@ def place(core: ClientState, info: TopicInfo, partition: int | None, batch: Appe
     return _only(info, spread)
 
 
-def place_values(info: TopicInfo, partition: int | None, keys: Values | None, turn: int) -> int:
-    """`place` for values that are no batch yet."""
+def place_value(info: TopicInfo, partition: int | None, key: bytes | None, turn: int) -> int:
+    """`place` for a value that is no batch yet."""
     if partition is not None and type(partition) is not int:
         partition = whole("partition", partition)
     if partition is not None or info.partitions == 1:
@@ -202,22 +274,29 @@ def place_values(info: TopicInfo, partition: int | None, keys: Values | None, tu
                 f"topic {info.name!r} has partitions 0 to {info.partitions - 1}, not {partition}"
             )
         return partition or 0
-    if keys is None:
-        return turn % info.partitions
-    if isinstance(keys, bytes):
-        return partition_for(keys, info.partitions)
-    found = partitions_of(
-        pa.RecordBatch.from_arrays([binary_column("key", keys)], ["key"]), info.partitions
-    )
-    return turn % info.partitions if found is None else _only(info, found)
+    return turn % info.partitions if key is None else partition_for(key, info.partitions)
+
+
+def spread(
+    core: ClientState, info: TopicInfo, partition: int | None, batch: Appendable
+) -> list[tuple[int, Appendable]]:
+    """A batch, divided among the partitions that its keys belong to.
+
+    Raises:
+        ConfigError: there is no such partition.
+    """
+    if partition is None and info.partitions > 1 and not isinstance(batch, OneRecord):
+        found = partitions_of(batch, info.partitions)
+        if found is not None:
+            return list(found.of(batch))
+    return [(place(core, info, partition, batch), batch)]
 
 
 def _only(info: TopicInfo, found: Division) -> int:
     if len(found.parts) > 1:
         raise ConfigError(
             f"the keys of one batch belong to {len(found.parts)} partitions of topic "
-            f"{info.name!r}: append them one by one, name a partition, or use transaction(), "
-            "which sorts them"
+            f"{info.name!r}: append them one by one, or name a partition"
         )
     return found.parts[0][0]
 
@@ -228,6 +307,8 @@ def partitions_of(batch: pa.RecordBatch, partitions: int) -> Division | None:
     The hash is that of Kafka's Java client. A record without a key goes to partition 0, to stay in
     order with its like.
     """
+    if version_of(batch.schema):
+        return None  # the key of a typed topic's row is in no column of that name
     at = batch.schema.get_field_index("key")
     if at < 0 or batch.column(at).null_count == batch.num_rows:
         return None

@@ -185,12 +185,14 @@ TAKEN: Final[Mapping[str, Take]] = {
         _text, _TIMES, "a dict of topic -> partition -> time"
     ),
     "Mapping[str, str]": _pairs(_text, _text, "a dict of text -> text"),
+    "bytes | str": _one_of(bytes, bytearray, memoryview, str, named="bytes or text"),
     "OnDelivery": _callback,
     "bytes": _one_of(bytes, bytearray, memoryview, named="bytes"),
 }
 """By annotation, without its ``| None``."""
 ELSEWHERE: Final = frozenset({
-    "Values", "Values | None", "Headers | None", "Times | None", "Any", "RowsSum | None", "Batches",
+    "Values", "Values | Rows", "Values | None", "Headers | None", "Times | None", "Place", "Any",
+    "RowsSum | None", "Batches",
     "type[BaseException] | None", "BaseException | None", "TracebackType | None",
 })  # fmt: skip
 """Annotations of arguments that are looked at where they are used."""

@@ -8,14 +8,17 @@ the asking.
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
+from dledger import path_groups
 from dledger.client.protocol.routing import Call, CallPolicy, RetryTimes, Routes
 from dledger.client.protocol.seen_end_offsets import SeenEndOffsets
 from dledger.config import ClientConfig, check_name, from_settings
+from dledger.config.log_paths import is_log_path, local_path
 from dledger.environment import REAL, Environment
 from dledger.errors import DLedgerError, Unavailable, WrongGroup
 from dledger.net.address import split_addresses
@@ -71,6 +74,12 @@ PROBE: Final = Request(
 Operation = Generator[Request, tuple[Any, memoryview], T]
 
 
+class OperationRunner(Protocol):
+    """Carries out operations of a client that waits."""
+
+    def __call__(self, operation: Operation[T], /) -> T: ...
+
+
 @dataclass(slots=True)
 class ClientState:
     """A client's settings and its knowledge of the group. Plain values: threads may share it."""
@@ -94,20 +103,24 @@ class ClientState:
 
     @staticmethod
     def make(
-        bootstrap_servers: str,
+        bootstrap_servers: str | os.PathLike[str],
         group: str,
         settings: dict[str, Any],
         environment: Environment = REAL,
         group_id: str = "",
     ) -> ClientState:
-        """Check and take settings.
+        """Check and take settings; a path becomes the addresses of the group that lies there.
 
         Raises:
             ConfigError, UnknownOption: an address or a setting cannot be.
+            PathError, Unavailable: the directory cannot be used, or its group did not start.
         """
         if group:
             check_name("group", group)
         config = from_settings(ClientConfig, settings)
+        bootstrap_servers = os.fspath(bootstrap_servers)
+        if is_log_path(bootstrap_servers):
+            bootstrap_servers = path_groups.servers_of(local_path(bootstrap_servers))
         routes = Routes(split_addresses(bootstrap_servers), group, group_id=group_id)
         return ClientState(
             bootstrap_servers, config, routes, environment, client_context(config.tls)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -36,12 +36,39 @@ class Appended:
 
     A producer cuts a batch too large for one entry (``max_body_bytes``, less 1 KiB). Records of
     others may lie between the pieces; ``end - start`` is then more than were appended.
+
+    Records that went to several partitions have one of these for each in `parts`; the numbers of
+    the whole are then -1.
     """
 
     topic: str
     partition: int
     start: int
     end: int
+    several: tuple[Appended, ...] = ()
+
+    def __repr__(self) -> str:
+        if self.several:
+            return f"Appended(topic={self.topic!r}, parts={list(self.several)})"
+        return (
+            f"Appended(topic={self.topic!r}, partition={self.partition}, start={self.start}, "
+            f"end={self.end})"
+        )
+
+    @property
+    def parts(self) -> tuple[Appended, ...]:
+        """One for each partition, in order; of one partition, itself."""
+        return self.several or (self,)
+
+    @staticmethod
+    def of(topic: str, parts: Iterable[tuple[int, int, int]]) -> Appended:
+        """Of pieces (partition, start, end), of which a partition may have several."""
+        spans: dict[int, tuple[int, int]] = {}
+        for partition, start, end in parts:
+            first, last = spans.get(partition, (start, end))
+            spans[partition] = min(first, start), max(last, end)
+        found = tuple(Appended(topic, partition, *spans[partition]) for partition in sorted(spans))
+        return found[0] if len(found) == 1 else Appended(topic, -1, -1, -1, found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from dledger.interrupts import is_interrupt
 from dledger.records.body.schema import HEADERS, RECORD_SCHEMA, TIMESTAMP, payload_schema
 from dledger.types import Buffer
 
-Values: TypeAlias = Buffer | Sequence[bytes | None] | pa.Array | pa.ChunkedArray
-"""One record's bytes, many records', or a binary or string column."""
+Values: TypeAlias = Buffer | str | Sequence[bytes | str | None] | pa.Array | pa.ChunkedArray
+"""One record's bytes, many records', or a binary or string column. Text is stored as UTF-8."""
 Pairs: TypeAlias = Sequence[tuple[str, bytes | None]]
 Headers: TypeAlias = Pairs | Sequence[Pairs | None] | pa.Array | pa.ChunkedArray
 """The pairs of every record, or each record's own pairs."""
@@ -94,18 +94,15 @@ def binary_column(name: str, values: Values) -> pa.Array:
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return _cast(name, values)
     items: Sequence[Any] = (
-        [values] if isinstance(values, (bytes, bytearray, memoryview)) else values
+        [values] if isinstance(values, (bytes, bytearray, memoryview, str)) else values
     )
     try:
         if isinstance(items, (list, tuple)) and None not in items:
             return _join(items)
-        if isinstance(items, str) or str in set(map(type, items)):
-            # Arrow would, in UTF-8 and without a word
-            raise TypeError("text is no bytes; encode it")
-        return pa.array(items, _BINARY)
-    except (TypeError, pa.ArrowException) as error:
+        return pa.array(_encoded(items), _BINARY)
+    except (TypeError, UnicodeEncodeError, pa.ArrowException) as error:
         raise ConfigError(
-            f"{name}: give bytes, a list of bytes, or an Arrow array: {error}"
+            f"{name}: give bytes or text, a list of them, or an Arrow array: {error}"
         ) from error
     except OverflowError as error:
         raise RecordTooLarge(
@@ -113,9 +110,20 @@ def binary_column(name: str, values: Values) -> pa.Array:
         ) from error
 
 
-def _join(items: Sequence[bytes]) -> pa.Array:
+def _encoded(items: Sequence[Any]) -> Sequence[Any]:
+    """The items, text among them in UTF-8."""
+    if str not in set(map(type, items)):
+        return items
+    return [item.encode() if isinstance(item, str) else item for item in items]
+
+
+def _join(items: Sequence[bytes | str]) -> pa.Array:
     """As ``pa.array``, three times faster, and without that function's import of pandas."""
-    data = b"".join(items)
+    try:
+        data = b"".join(items)  # type: ignore[arg-type]
+    except TypeError:  # text, perhaps: it is not looked for where there is none
+        items = _encoded(items)
+        data = b"".join(items)  # type: ignore[arg-type]
     offsets = array("i", accumulate(map(len, items), initial=0))
     if offsets[-1] != len(data):
         raise TypeError("a memoryview of larger items than bytes")

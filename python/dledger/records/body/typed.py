@@ -186,6 +186,40 @@ def convert(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def check_parts(columns: Columns, batch: pa.RecordBatch) -> None:
+    """See to it that no part of a value is null that must not be. `convert` looks at what it
+    changes; a column that is of the right type may hold such nulls all the same, as Arrow does not
+    look.
+
+    Raises:
+        SchemaMismatch: one is; names it.
+    """
+    for one, column in zip(columns.fields, batch.columns, strict=True):
+        _check_parts(column, one.type, one.name)
+
+
+def _check_parts(column: pa.Array, kind: Type, path: str) -> None:
+    match kind:
+        case Struct():
+            valid = column.is_valid() if column.null_count else None
+            for at, one in enumerate(kind.fields):
+                part, full = column.field(at), f"{path}.{one.name}"
+                if not one.nullable and part.null_count:
+                    _no_nulls(part if valid is None else part.filter(valid), repr(full))
+                _check_parts(part, one.type, full)
+        case Array():
+            _check_items(column.flatten(), kind.element, kind.nulls, f"{path}[]")
+        case Map():
+            # a null map has no entries, and their keys are never null
+            _check_items(column.items, kind.value, kind.nulls, f"{path}.value")
+
+
+def _check_items(items: pa.Array, kind: Type, nulls: bool, path: str) -> None:
+    if not nulls:
+        _no_nulls(items, repr(path))
+    _check_parts(items, kind, path)
+
+
 def _convert(column: pa.Array, there: Type, wanted: Type, path: str) -> pa.Array:
     if there == wanted:
         return column

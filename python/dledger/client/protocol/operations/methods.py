@@ -97,6 +97,7 @@ class Operations(ABC):
     schemas = Method(columns.schemas)
     schema = Method(columns.schema)
     evolve_schema = Method(columns.evolve_schema)
+    agree_schema = Method(columns.agree_schema)
 
     offsets = Method(ends.offsets)
     begin_offsets = Method(ends.begin_offsets)

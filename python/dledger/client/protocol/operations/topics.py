@@ -9,7 +9,8 @@ from typing import Any
 from dledger.client.protocol.client_state import ClientState, Operation
 from dledger.client.protocol.operations.offsets import offsets
 from dledger.client.protocol.operations.requests import METADATA_TRIES, execute, metadata
-from dledger.config import check_name
+from dledger.client.protocol.operations.schemas import agree_schema
+from dledger.config import check_name, nearest
 from dledger.errors import ConfigError, DLedgerError, OutcomeUnknown, TopicNotFound, Unavailable
 from dledger.protocol.messages.catalog_commands import (
     AddPartitions,
@@ -17,6 +18,7 @@ from dledger.protocol.messages.catalog_commands import (
     DeleteTopic,
 )
 from dledger.protocol.messages.client import MetadataRequest, TopicInfo
+from dledger.records.frames.arrow_columns import columns_of, schema_of
 
 
 def topics(core: ClientState) -> Operation[list[TopicInfo]]:
@@ -41,8 +43,18 @@ def topic(core: ClientState, name: str) -> Operation[TopicInfo]:
                 return info
         core.topics.pop(name, None)
         # a new leader may still be catching up: a linearizable answer cannot be stale
-        yield from offsets(core, (name,))
+        try:
+            yield from offsets(core, (name,))
+        except TopicNotFound as error:
+            raise (yield from _not_found(core, name)) from error
     raise Unavailable(f"topic {name!r}: it exists, but no leader describes it")
+
+
+def _not_found(core: ClientState, name: str) -> Operation[TopicNotFound]:
+    """The error for a topic that is not there, with those that may be meant."""
+    known = [info.name for info in (yield from topics(core))]
+    there = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "") or "none"
+    return TopicNotFound(f"there is no topic {name!r}{nearest(name, known)}; there are: {there}")
 
 
 def described(core: ClientState, names: Sequence[str]) -> Operation[dict[str, TopicInfo]]:
@@ -81,14 +93,31 @@ def create_topic(
     partitions: int = 1,
     *,
     if_absent: bool = False,
+    schema: Any = None,
+    key_column: str = "",
+    time_column: str = "",
     **topic_settings: Any,
 ) -> Operation[TopicInfo]:
     """Create a topic; with ``if_absent`` one that exists with as many partitions is a success.
 
+    Args:
+        schema: makes it a typed topic with these columns: an Arrow schema, a table of pyarrow,
+            Polars, pandas or DuckDB (or any object with ``__arrow_c_schema__`` or
+            ``__arrow_c_stream__``), or a dataclass.
+        key_column: of a schema: the column that says a row's partition.
+        time_column: of a schema: the column with a row's time.
+
     Raises:
         TopicExists: it exists.
-        ConfigError: the name, the number of partitions or a setting cannot be.
+        ConfigError: the name, the number of partitions, a column or a setting cannot be.
+        SchemaMismatch: it exists with other columns.
     """
+    columns = None
+    if schema is not None:
+        columns = columns_of(schema_of(schema), key_column, time_column)
+        topic_settings = {"type": "typed", **topic_settings}
+    elif key_column or time_column:
+        raise ConfigError("key_column and time_column name columns of a schema: give schema=...")
     check_name("topic", name)
     if partitions < 1:
         raise ConfigError(f"topic {name!r}: at least one partition, not {partitions}")
@@ -99,7 +128,12 @@ def create_topic(
     )
     what = f"create topic {name!r}"
     yield from execute(command, what)  # a repeat has the same log id: a success
-    return (yield from _changed(core, name, what))
+    info = yield from _changed(core, name, what)
+    if columns is not None:
+        if not info.typed:
+            raise ConfigError(f"topic {name!r} is one of keys and values: use another name")
+        yield from agree_schema(core, info, columns, way="append with evolve=True")
+    return info
 
 
 def add_partitions(core: ClientState, name: str, partitions: int) -> Operation[TopicInfo]:

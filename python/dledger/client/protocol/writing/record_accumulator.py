@@ -4,15 +4,22 @@ clock, which labels records."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
 
-from dledger.client.protocol.appending import Appendable, Encoder, place_values
-from dledger.client.protocol.client_state import CODECS, ClientState
+from dledger.client.protocol.appending import (
+    Appendable,
+    check_kind,
+    encoder_of,
+    is_typed_batch,
+    partitions_of,
+    place_value,
+)
+from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.results import Delivery, OnDelivery, Promise
 from dledger.client.protocol.writing.batching import (
     Batch,
@@ -20,14 +27,13 @@ from dledger.client.protocol.writing.batching import (
     PartitionQueue,
     Pending,
 )
+from dledger.client.protocol.writing.gathered import Gathered
 from dledger.client.protocol.writing.in_flight_window import Done, Item
 from dledger.client.protocol.writing.record_future import ValueBatch, call_program
 from dledger.config import MIB
 from dledger.errors import ConfigError, DLedgerError, RecordTooLarge
 from dledger.protocol.messages.client import TopicInfo
 from dledger.records.body.build import Headers, Times, Values, as_records, make_records
-from dledger.records.body.one_record import OneRecord, encode_record
-from dledger.records.body.records import encode_batch
 from dledger.records.body.sizer import OVERHEAD, split_batch
 
 MAX_IN_FLIGHT = 2000
@@ -87,8 +93,10 @@ class RecordAccumulator:
         """Take a single value: its batch, its number there, and the bytes that are ready to go out.
 
         Raises:
-            RecordTooLarge: it is not taken.
+            RecordTooLarge, SchemaMismatch: it is not taken.
         """
+        if self._info.typed:
+            check_kind(self._info, is_typed=False)
         size = len(value) + len(key or b"")
         if size > self._batch_bytes - OVERHEAD:
             self._check_size(size)
@@ -116,18 +124,40 @@ class RecordAccumulator:
             RecordTooLarge, ConfigError: no record can be taken.
         """
         records = make_records(values, keys=keys, headers=headers, timestamps=timestamps)
-        return self._additions(future, self._place(partition, keys), records, now=False)
+        check_kind(self._info, is_typed=False)
+        partition = self.partition(partition)
+        if keys is not None and partition is None and self._info.partitions > 1:
+            division = partitions_of(records, self._info.partitions)
+            if division is not None:
+                return self.pieces(future, list(division.of(records)), now=False)
+        return self._additions(future, self._place(partition, None), records, now=False)
 
     def batch(
         self, future: Promise, partition: int | None, batch: pa.RecordBatch
     ) -> list[Addition]:
         """As `values`, of record columns that go out now, behind the records of their partition."""
+        check_kind(self._info, is_typed_batch(batch))
         return self._additions(future, self._place(partition, None), batch, now=True)
 
-    def _place(self, partition: int | None, keys: Values | None) -> int:
-        return place_values(
-            self._info, self._partition if partition is None else partition, keys, self._turn
-        )
+    def pieces(
+        self, future: Promise, pieces: Sequence[tuple[int, pa.RecordBatch]], now: bool = True
+    ) -> list[Addition]:
+        """As `values`, of batches for a partition each; with ``now`` they go out now."""
+        if len(pieces) > 1:
+            future = Gathered(future, self._info.name, parts=len(pieces))
+        return [
+            addition
+            for at, batch in pieces
+            for addition in self._additions(future, at, batch, now=now)
+        ]
+
+    def partition(self, asked: int | None) -> int | None:
+        """Where records go that are appended with this argument: the producer's partition where it
+        is None and there is one."""
+        return self._partition if asked is None else asked
+
+    def _place(self, partition: int | None, key: bytes | None) -> int:
+        return place_value(self._info, self.partition(partition), key, self._turn)
 
     def _check_size(self, size: int) -> None:
         limit = max_body(self._core) - OVERHEAD
@@ -242,10 +272,7 @@ def make_item(
     staged: bool = False,
 ) -> Item:
     """A batch as it goes out, still without its number."""
-    encode: Encoder = encode_record
-    if not isinstance(records, OneRecord):
-        encode = partial(encode_batch, codec=CODECS[core.config.compression])
-    header, payload = encode(
+    header, payload = encoder_of(core, records)(
         records,
         topic_id=info.topic_id,
         partition=partition,

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Generic, TypeVar
 
-from dledger.client.protocol.appending import Appendable, partitions_of, place
+from dledger.client.protocol.appending import (
+    Appendable,
+    check_kind,
+    is_typed_batch,
+    place,
+    spread,
+)
 from dledger.client.protocol.client_state import ClientState, Operation
 from dledger.client.protocol.operations.transaction_requests import (
     abort_transaction,
@@ -141,11 +147,8 @@ class TransactionState(Generic[S]):
 
     def spread(self, info: TopicInfo, partition: int | None, batch: Appendable) -> Batches:
         """A batch, divided among the partitions that its keys belong to."""
-        if partition is None and info.partitions > 1 and not isinstance(batch, OneRecord):
-            found = partitions_of(batch, info.partitions)
-            if found is not None:
-                return [(info, at, rows) for at, rows in found.of(batch)]
-        return [(info, place(self._core, info, partition, batch), batch)]
+        check_kind(info, is_typed_batch(batch))
+        return [(info, at, rows) for at, rows in spread(self._core, info, partition, batch)]
 
     def check_commit(self) -> None:
         """Raises `TransactionError` where there is nothing to commit any more."""

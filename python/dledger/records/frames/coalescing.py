@@ -1,0 +1,105 @@
+"""Batches of any size -> batches of a good size to store. No loop over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from dledger.config import MIB
+from dledger.records.columns.arrays import binary_parts
+from dledger.records.columns.partitioner import Division
+
+LEAST_BYTES: Final = MIB
+"""A body is stored once it has this much, or when the task ends."""
+MOST_BYTES: Final = 4 * MIB
+"""A larger one is cut."""
+MOST_WAITING: Final = 64 * MIB
+"""Records wait to become a body until so many bytes of others have come; then they are stored as
+they are. A slice keeps the batch in memory that it is of, so this is also what a task holds."""
+
+Body = tuple[str, int, pa.RecordBatch]
+"""(topic, partition, records)"""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Records of a topic partition that are to become a body."""
+
+    since: int
+    """Bytes that had come before them."""
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    size: int = 0
+    """Bytes, more or less."""
+
+
+class Coalescer:
+    """Gathers small batches of a topic partition into bodies of some 1 to 4 MiB."""
+
+    def __init__(
+        self, least: int = LEAST_BYTES, most: int = MOST_BYTES, *, waiting: int = MOST_WAITING
+    ) -> None:
+        self._least = least
+        self._most = most
+        self._limit = waiting
+        self._waiting: dict[tuple[str, int], Waiting] = {}
+        """The longest waiting ones first."""
+        self._came = 0
+
+    def add(self, topic: str, records: pa.RecordBatch, division: Division) -> Iterator[Body]:
+        """Take the rows of a batch; yields the bodies that are full by them, and those that have
+        waited too long."""
+        size, rows = records.nbytes, records.num_rows
+        if not rows:
+            return
+        # shared out by rows: to ask each slice for its bytes takes as long as copying it
+        for partition, part in division.of(records):
+            key = (topic, partition)
+            found = self._waiting.get(key)
+            if found is not None and found.batches[0].schema != records.schema:
+                yield from self._close(key)
+                found = None
+            if found is None:
+                found = self._waiting[key] = Waiting(self._came)
+            found.batches.append(part)
+            found.size += size * part.num_rows // rows
+            if found.size >= self._least:
+                yield from self._close(key)
+        self._came += size
+        while self._waiting:
+            oldest = next(iter(self._waiting))
+            if self._came - self._waiting[oldest].since <= self._limit:
+                return
+            yield from self._close(oldest)
+
+    def rest(self) -> Iterator[Body]:
+        """All that is still waiting."""
+        for key in list(self._waiting):
+            yield from self._close(key)
+
+    def _close(self, key: tuple[str, int]) -> Iterator[Body]:
+        batches = self._waiting.pop(key).batches
+        whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        for part in [whole] if whole.nbytes <= self._most else cut(whole, self._most):
+            yield (*key, part)
+
+
+def cut(records: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
+    """Slices of at most ``most`` bytes, or of one record when that alone is larger."""
+    rows = records.num_rows
+    sizes = np.zeros(rows, np.int64)
+    for column in records.columns:
+        if pa.types.is_binary(column.type):
+            sizes += np.diff(binary_parts(column)[0]) + 4
+        else:
+            sizes += -(-column.nbytes // max(rows, 1))
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < rows:
+        before = int(ends[start - 1]) if start else 0
+        end = max(start + 1, int(np.searchsorted(ends, before + most, "right")))
+        yield records.slice(start, end - start)
+        start = end
