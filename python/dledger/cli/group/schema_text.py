@@ -1,4 +1,5 @@
-"""Columns of a typed topic as people have them: ``id bigint, ...``, Spark's JSON, JSON Schema."""
+"""Columns of a typed topic as people have them: ``id bigint, ...``, Spark's JSON, JSON Schema, and
+files of Arrow and Parquet."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def columns_of_text(given: str, key: str = "", time: str = "") -> Columns:
     """The columns of a file or of a text.
 
     Args:
-        given: a JSON file's name, or ``name type, ...``.
+        given: the name of a file of JSON, Arrow or Parquet, or ``name type, ...``.
         key: the column that says a record's partition.
         time: the column with each record's time.
 
@@ -37,6 +38,11 @@ def columns_of_text(given: str, key: str = "", time: str = "") -> Columns:
         PathError: the file cannot be read.
     """
     path = Path(given)
+    if path.suffix.lower() in (".parquet", ".arrow", ".arrows", ".feather"):
+        from dledger.cli.records.table_input import schema_of_file
+        from dledger.records.frames.arrow_columns import columns_of
+
+        return columns_of(schema_of_file(path), key, time)
     if path.suffix.lower() != ".json":
         return build(_parsed(given), key, time)
     try:

@@ -225,8 +225,8 @@ def _print(told: dict[str, Any]) -> None:
     "--from-schema",
     "schema",
     metavar="FILE|COLUMNS",
-    help="A typed topic with the columns of a JSON Schema or of Spark's JSON, or 'id bigint not "
-    "null, at timestamp, ...'.",
+    help="A typed topic with the columns of a file of Arrow or Parquet, a JSON Schema or Spark's "
+    "JSON, or 'id bigint not null, at timestamp, ...'.",
 )
 @click.option("--key", metavar="COLUMN", help="Of --from-schema: says a record's partition.")
 @click.option("--time", metavar="COLUMN", help="Of --from-schema: has each record's time.")

@@ -71,6 +71,9 @@ if TYPE_CHECKING:
 @click.option("-Z", "empty_is_null", is_flag=True, help="Empty keys and values are null.")
 @click.option("-c", "--count", type=click.IntRange(min=1), help="End after so many records.")
 @click.option(
+    "--evolve", is_flag=True, help="New and wider columns of a table become those of a typed topic."
+)
+@click.option(
     "-z",
     "--compression",
     type=click.Choice(["none", "lz4", "zstd"]),
@@ -99,12 +102,12 @@ def append(
     Records are the lines of stdin or of each FILE (- is stdin), or what --format says.
     """
     from dledger.cli.records.sender import RecordSender
+    from dledger.cli.records.topic_columns import TopicColumns
 
     if empty_is_null:
         options["null"] = ""
     given = AppendOptions(topic, **options)
     check(given)
-    batches = records_of(given)
     if create is None:
         create = is_path(bootstrap)
     with (
@@ -113,7 +116,8 @@ def append(
     ):
         _check_topic(client, topic, create)
         opened = partial(_open_topic, client, topic, create)
-        sender = RecordSender(opened, given.partition, shown=shown)
+        sender = RecordSender(opened, given.partition, evolve=given.evolve, shown=shown)
+        batches = records_of(given, TopicColumns.of(client, topic))
         with interruption() as stop:
             _append_all(sender, given, batches, stop)
     if as_json:
@@ -157,14 +161,20 @@ def _append_all(
         raise
 
 
-def _open_topic(client: Client, topic: str, create: bool) -> tuple[Producer, TopicInfo]:
-    """The topic, which is made now, where there are records for it."""
+def _open_topic(
+    client: Client, topic: str, create: bool, batch: pa.RecordBatch
+) -> tuple[Producer, TopicInfo]:
+    """The topic, which is made now, where there are records for it: a typed one for other columns
+    than those of records."""
+    from dledger.cli.records.topic_columns import is_records
+
     try:
         info = client.topic(topic)
     except TopicNotFound:
         if not create:
             raise
-        info = client.create_topic(topic, if_absent=True)
+        schema = None if is_records(batch.schema.names) else batch.schema
+        info = client.create_topic(topic, if_absent=True, schema=schema)
     return client.producer(topic), info
 
 
@@ -182,6 +192,8 @@ def _until(
             batch = next(batches, None)
         if batch is None:
             return
+        if not batch.num_rows:
+            continue
         if left is not None:
             batch = batch.slice(0, left)
             left -= batch.num_rows

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dledger.cli.records.inputs import Input, Lines
+    from dledger.cli.records.topic_columns import TopicColumns
 
 FORMATS: Final = ("lines", "json", "csv", "arrow", "parquet", "file")
 """What is read; the ending of a file's name says it for tables."""
@@ -41,6 +42,7 @@ class AppendOptions:
     base64: bool
     null: str | None
     count: int | None
+    evolve: bool
 
     @property
     def for_lines(self) -> bool:
@@ -50,7 +52,7 @@ class AppendOptions:
 
 
 def check(given: AppendOptions) -> None:
-    """Raises `ConfigError` for options that do not go together."""
+    """Raises `ConfigError` for options that do not go together, or mean nothing."""
     if given.key is not None and given.key_delimiter is not None:
         raise ConfigError("--key and --key-delimiter exclude each other: give one")
     if given.values and given.files:
@@ -75,51 +77,56 @@ def check(given: AppendOptions) -> None:
         raise ConfigError("--format file: which files? Name them behind the topic")
     if given.form == "parquet" and not given.files:
         raise ConfigError("--format parquet: name a file behind the topic; a pipe takes arrow")
-
-
-def records_of(given: AppendOptions) -> Iterator[pa.RecordBatch]:
-    """The records as they come, in columns (see `dledger.cli.records.inputs`).
-
-    Raises:
-        ConfigError: a header or a delimiter means nothing; before anything is read.
-    """
     from dledger.cli.records.inputs import Decoration
 
-    decoration = Decoration(given.key, given.headers)
-    return map(decoration.put_on, _read(given, _lines(given)))
+    _lines(given)
+    Decoration(given.key, given.headers)
 
 
-def _read(given: AppendOptions, lines: Lines) -> Iterator[pa.RecordBatch]:
+def records_of(given: AppendOptions, columns: TopicColumns) -> Iterator[pa.RecordBatch]:
+    """The records as they come, in columns (see `dledger.cli.records.inputs`), or rows of a typed
+    topic."""
+    from dledger.cli.records.inputs import Decoration
+
+    return map(Decoration(given.key, given.headers).put_on, _read(given, columns))
+
+
+def _read(given: AppendOptions, columns: TopicColumns) -> Iterator[pa.RecordBatch]:
     from dledger.cli.records import inputs
 
+    if given.values or given.form == "file":
+        columns.check_lines()
     if given.values:
         texts = [text.encode() for text in given.values]
-        yield inputs.records_of_lines(texts, lines, "--value", 1)
+        yield inputs.records_of_lines(texts, _lines(given), "--value", 1)
     elif given.form == "file":
         yield from inputs.file_records(given.files)
     else:
         for path in given.files or [Path("-")]:
             with _open(path) as one:
-                yield from _read_one(given, one, path.suffix.lower(), lines)
+                yield from _read_one(given, one, path.suffix.lower(), columns)
 
 
 def _read_one(
-    given: AppendOptions, one: Input, suffix: str, lines: Lines
+    given: AppendOptions, one: Input, suffix: str, columns: TopicColumns
 ) -> Iterator[pa.RecordBatch]:
     from dledger.cli.records import inputs
 
     form = given.form or ("lines" if given.for_lines else TABLES.get(suffix, "lines"))
-    if form == "json":
+    if columns.is_typed and (given.key is not None or given.headers):
+        raise ConfigError(
+            f"--key and --header are for keys and values, and topic {given.topic!r} is typed"
+        )
+    if form == "json" and not columns.is_typed:
         yield from inputs.json_records(one)
-    elif form != "lines":
-        from dledger.cli.records import table_input as tables
-
-        for batch in tables.table_batches(one, form, tables.CSV_TYPES):
-            yield tables.record_columns(one, given.topic, batch)
-    elif given.length_prefixed:
-        yield from inputs.framed_records(one)
+    elif form in ("json", *TABLES.values()):
+        yield from columns.rows(one, form)
     else:
-        yield from inputs.line_records(one, lines)
+        columns.check_lines()
+        if given.length_prefixed:
+            yield from inputs.framed_records(one)
+        else:
+            yield from inputs.line_records(one, _lines(given))
 
 
 def _lines(given: AppendOptions) -> Lines:

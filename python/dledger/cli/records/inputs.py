@@ -194,22 +194,40 @@ def _broken_frame(given: Input, number: int, rest: bytes) -> ConfigError:
 
 def json_records(given: Input) -> Iterator[pa.RecordBatch]:
     """A record of each JSON line."""
+    for batch, first, piece in _parsed(given, JSON_SCHEMA):
+        try:
+            yield _of_json(batch)
+        except pa.ArrowInvalid as error:
+            raise _broken_json(given, first, piece, error, JSON_SCHEMA) from None
+
+
+def json_batches(given: Input, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """A row of each JSON line."""
+    for batch, _, _ in _parsed(given, schema):
+        yield batch
+
+
+def _parsed(given: Input, schema: pa.Schema) -> Iterator[tuple[pa.RecordBatch, int, bytes]]:
+    """The rows of JSON lines, with the number of the first one of these, and the lines."""
     from pyarrow.json import ParseOptions, ReadOptions, read_json
 
     first = 1
-    options = ParseOptions(explicit_schema=JSON_SCHEMA, unexpected_field_behavior="error")
+    options = ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
     for piece in pieces(given, b"\n"):
         block = ReadOptions(use_threads=False, block_size=len(piece) + 2)
-        try:
-            table = read_json(pa.BufferReader(piece + b"\n"), block, options)
+        if piece.strip():
+            try:
+                table = read_json(pa.BufferReader(piece + b"\n"), block, options)
+            except pa.ArrowException as error:
+                raise _broken_json(given, first, piece, error, schema) from None
             for batch in table.combine_chunks().to_batches():
-                yield _of_json(batch)
-        except pa.ArrowInvalid as error:
-            raise _broken_json(given, first, piece, error) from None
+                yield batch, first, piece
         first += piece.count(b"\n") + 1
 
 
-def _broken_json(given: Input, first: int, piece: bytes, error: Exception) -> ConfigError:
+def _broken_json(
+    given: Input, first: int, piece: bytes, error: Exception, schema: pa.Schema
+) -> ConfigError:
     """The line is looked for: Arrow counts no empty ones."""
     found = _ROW.search(str(error))
     numbered = [(first + n, x) for n, x in enumerate(piece.split(b"\n")) if x.strip()]
@@ -217,11 +235,11 @@ def _broken_json(given: Input, first: int, piece: bytes, error: Exception) -> Co
     if found is not None and int(found[1]) < len(numbered):
         number, line = numbered[int(found[1])]
         where = f"line {number} ({line[:60]!r})"
-    fields = ", ".join(JSON_SCHEMA.names)
-    return ConfigError(
-        f"{given.name}: {where}: {error}; a line is an object with any of {fields}; leave out "
-        "--format json to append lines as they are"
-    )
+    told = f"{given.name}: {where}: {error}; a line is an object with any of "
+    told += ", ".join(schema.names)
+    if schema is JSON_SCHEMA:
+        told += "; leave out --format json to append lines as they are"
+    return ConfigError(told)
 
 
 def _of_json(batch: pa.RecordBatch) -> pa.RecordBatch:

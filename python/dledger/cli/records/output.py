@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, TypeAlias
 
 from dledger.config import nearest
 from dledger.errors import ConfigError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dledger.cli.records.format_string import PrintedRecords
     from dledger.cli.records.printers import Printer
 
@@ -66,7 +68,11 @@ class RecordSink:
         """Completes what is written."""
 
 
-def sink_for(wanted: PrintOptions, is_terminal: bool) -> Callable[[IO[bytes]], RecordSink]:
+MakeSink: TypeAlias = Callable[[IO[bytes], "pa.Schema | None"], RecordSink]
+"""Of a file, and the schema of a typed topic's rows where tables have them."""
+
+
+def sink_for(wanted: PrintOptions, is_terminal: bool) -> MakeSink:
     """How records become bytes in a file.
 
     Raises:
@@ -89,9 +95,9 @@ def sink_for(wanted: PrintOptions, is_terminal: bool) -> Callable[[IO[bytes]], R
     if form == "arrow" and wanted.output is None and is_terminal:
         raise ConfigError("arrow is no text for a terminal: name a file with --output")
     if form in TABLES:
-        return lambda out: _table_sink(wanted, out)
+        return lambda out, rows: _table_sink(wanted, out, rows)
     printer = _printer(wanted)
-    return lambda out: _text_sink(printer, out, wanted.base64)
+    return lambda out, _: _text_sink(printer, out, wanted.base64)
 
 
 def _printer(wanted: PrintOptions) -> Printer:
@@ -126,14 +132,19 @@ def _line(wanted: PrintOptions) -> str:
     return f"%k{wanted.key_delimiter.replace('%', '%%')}%s{end}"
 
 
-def _table_sink(wanted: PrintOptions, out: IO[bytes]) -> RecordSink:
+def _table_sink(wanted: PrintOptions, out: IO[bytes], rows: pa.Schema | None) -> RecordSink:
     from dledger.cli.records.printers import as_base64
-    from dledger.cli.records.table_output import TableOutput
+    from dledger.cli.records.table_output import RowsOutput, TableOutput
 
-    table = TableOutput(wanted.form, out)
+    table = (
+        TableOutput(wanted.form, out) if rows is None else RowsOutput(wanted.form, out, schema=rows)
+    )
 
     def write(records: PrintedRecords) -> int:
-        table.write(as_base64(records) if wanted.base64 else records)
+        if isinstance(table, RowsOutput):
+            table.write(records.batch)
+        else:
+            table.write(as_base64(records) if wanted.base64 else records)
         out.flush()
         return int(records.batch.nbytes)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dledger.client.protocol.appending import partitions_of
-from dledger.errors import ConfigError, DLedgerError
+from dledger.errors import ConfigError, DLedgerError, SchemaMismatch
 from dledger.records.columns.partitioner import Division, divided_by_codes, whole
 
 if TYPE_CHECKING:
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 
 class RecordSender:
-    """Sends batches of any keys, in order, many at a time.
+    """Sends batches of any keys, or rows of a typed topic, in order, many at a time.
+
+    Args:
+        open_topic: given the first batch, of whose columns a topic that is missing may be made.
+        evolve: new and wider columns of the rows become the topic's.
 
     Attributes:
         spans: the offsets that the records got, by partition, neighbours joined.
@@ -29,15 +33,17 @@ class RecordSender:
 
     def __init__(
         self,
-        open_topic: Callable[[], tuple[Producer, TopicInfo]],
+        open_topic: Callable[[pa.RecordBatch], tuple[Producer, TopicInfo]],
         partition: int | None,
         *,
+        evolve: bool,
         shown: CommandProgress,
     ) -> None:
         self.spans: dict[int, list[tuple[int, int]]] = {}
         self._open_topic = open_topic
         self._opened: tuple[Producer, TopicInfo] | None = None
         self._partition = partition
+        self._evolve = evolve
         self._shown = shown
         self._waiting: deque[tuple[Future[Appended], int, int]] = deque()
 
@@ -54,9 +60,15 @@ class RecordSender:
             DLedgerError: earlier records could not be appended.
         """
         if self._opened is None:
-            self._opened = self._open_topic()
+            self._opened = self._open_topic(batch)
         producer, info = self._opened
-        for at, part in self._parts(batch, info):
+        if info.typed:
+            try:
+                rows = producer.append(batch, partition=self._partition, evolve=self._evolve)
+            except SchemaMismatch as error:
+                raise _in_a_line(error) from None
+            self._waiting.append((rows, batch.num_rows, batch.nbytes))
+        for at, part in [] if info.typed else self._parts(batch, info):
             columns = {name: part.column(name) for name in part.schema.names}
             future = producer.append(
                 columns["value"],
@@ -108,13 +120,21 @@ class RecordSender:
 
     def _note(self) -> None:
         future, rows, size = self._waiting.popleft()
-        done = future.result()
-        spans = self.spans.setdefault(done.partition, [])
-        if spans and spans[-1][1] == done.start:
-            spans[-1] = (spans[-1][0], done.end)
-        else:
-            spans.append((done.start, done.end))
+        for done in future.result().parts:
+            spans = self.spans.setdefault(done.partition, [])
+            if spans and spans[-1][1] == done.start:
+                spans[-1] = (spans[-1][0], done.end)
+            else:
+                spans.append((done.start, done.end))
         self._shown.add(rows, size)
+
+
+def _in_a_line(error: SchemaMismatch) -> SchemaMismatch:
+    """The remedy and the columns that do not fit, of a table that shows all side by side."""
+    told, *table = str(error).splitlines()
+    marked = [" ".join(line.strip("! ").split()) for line in table if line.startswith("!")]
+    told = told.replace("pass evolve=True", "say --evolve").replace(" marked with !", "")
+    return SchemaMismatch("; ".join([told, *marked]))
 
 
 def _named(column: pa.Array, info: TopicInfo) -> Division:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from pathlib import Path
+from typing import IO, Any, Final
 
 import pyarrow as pa
 
 from dledger.cli.records.format_string import constant, joined
 from dledger.cli.records.inputs import JSON_SCHEMA, Input, headers_of
-from dledger.errors import ConfigError
+from dledger.errors import ConfigError, PathError
 from dledger.records.body.schema import RECORD_SCHEMA, TIMESTAMP
 
 RECORD_COLUMNS: Final = ("partition", *RECORD_SCHEMA.names)
@@ -51,15 +52,43 @@ def table_batches(
 
 def _arrow(given: Input) -> Iterator[pa.RecordBatch]:
     """A stream, or a file of Arrow (Feather)."""
-    if given.stream.seekable():
-        is_file = given.stream.read(len(_ARROW_FILE)) == _ARROW_FILE
-        given.stream.seek(0)
-        if is_file:
-            found = pa.ipc.open_file(given.stream)
-            for at in range(found.num_record_batches):
-                yield found.get_batch(at)
-            return
+    if _is_arrow_file(given.stream):
+        found = pa.ipc.open_file(given.stream)
+        for at in range(found.num_record_batches):
+            yield found.get_batch(at)
+        return
     yield from pa.ipc.open_stream(given.stream)
+
+
+def _is_arrow_file(stream: IO[bytes]) -> bool:
+    """Of Arrow's two forms a pipe has the stream alone."""
+    if not stream.seekable():
+        return False
+    head = stream.read(len(_ARROW_FILE))
+    stream.seek(0)
+    return head == _ARROW_FILE
+
+
+def schema_of_file(path: Path) -> pa.Schema:
+    """The schema of a file of Arrow or Parquet, by its name.
+
+    Raises:
+        PathError: it cannot be read.
+        ConfigError: it is no such file.
+    """
+    form = "parquet" if path.suffix.lower() == ".parquet" else "arrow"
+    try:
+        with path.open("rb") as stream:
+            if form == "parquet":
+                from pyarrow.parquet import read_schema
+
+                return read_schema(stream)
+            is_file = _is_arrow_file(stream)
+            return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(stream).schema
+    except pa.ArrowException as error:
+        raise ConfigError(f"{path} is no {form} file, or a damaged one: {error}") from None
+    except OSError as error:
+        raise PathError(f"{path}: {error.strerror or error}") from None
 
 
 def _csv(given: Input, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
@@ -88,7 +117,7 @@ def _csv(given: Input, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch
             if broken:
                 break
             yield batch
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise ConfigError(
             f"{given.name}: {_with_row(str(error))}; the header is row 1: mend the row, or give "
             "the column another type"

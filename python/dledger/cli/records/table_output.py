@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,21 +24,25 @@ _TEXT: Final = pa.schema(
 """The same as CSV has them."""
 
 
+def open_writer(form: str, out: IO[bytes], schema: pa.Schema) -> Any:
+    """Of csv, arrow or parquet; with ``write_batch`` and ``close``."""
+    if form == "csv":
+        from pyarrow.csv import CSVWriter
+
+        return CSVWriter(out, schema)
+    if form == "arrow":
+        return pa.ipc.new_stream(out, schema)
+    from pyarrow.parquet import ParquetWriter
+
+    return ParquetWriter(out, schema, compression="zstd")
+
+
 class TableOutput:
     """Writes tables of records; `close` completes them."""
 
     def __init__(self, form: str, out: IO[bytes]) -> None:
         self._form = form
-        if form == "csv":
-            from pyarrow.csv import CSVWriter
-
-            self._writer = CSVWriter(out, _TEXT)
-        elif form == "arrow":
-            self._writer = pa.ipc.new_stream(out, SCHEMA)
-        else:
-            from pyarrow.parquet import ParquetWriter
-
-            self._writer = ParquetWriter(out, SCHEMA, compression="zstd")
+        self._writer = open_writer(form, out, _TEXT if form == "csv" else SCHEMA)
 
     def write(self, records: PrintedRecords) -> None:
         """Raises `ConfigError` for bytes that CSV cannot hold."""
@@ -59,6 +63,34 @@ class TableOutput:
                 "parquet"
             ) from None
         self._writer.write_batch(pa.RecordBatch.from_arrays(texts, schema=_TEXT))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class RowsOutput:
+    """Writes rows of a typed topic in its own columns, so that they can be appended again; `close`
+    completes them.
+
+    Args:
+        schema: of these columns.
+
+    Raises:
+        ConfigError: CSV cannot hold a column.
+    """
+
+    def __init__(self, form: str, out: IO[bytes], *, schema: pa.Schema) -> None:
+        self._names = schema.names
+        try:
+            self._writer = open_writer(form, out, schema)
+        except pa.ArrowException as error:
+            raise ConfigError(
+                f"--format {form} cannot hold every column of the topic ({error}): use arrow, "
+                "parquet or json"
+            ) from None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch.select(self._names))
 
     def close(self) -> None:
         self._writer.close()

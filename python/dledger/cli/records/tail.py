@@ -23,7 +23,14 @@ from dledger.cli.interruption import Interruption, interruption
 from dledger.cli.output_file import output_file
 from dledger.cli.positions import METAVAR, Kind, OffsetSpec, offsets_of, parse_position
 from dledger.cli.progress import CommandProgress, progress
-from dledger.cli.records.output import FORMATS, PrintOptions, RecordSink, choose_form, sink_for
+from dledger.cli.records.output import (
+    FORMATS,
+    TABLES,
+    PrintOptions,
+    RecordSink,
+    choose_form,
+    sink_for,
+)
 from dledger.errors import ConfigError, DLedgerError
 
 if TYPE_CHECKING:
@@ -125,11 +132,11 @@ def tail(
         open_client(bootstrap, timeout) as client,
     ):
         ranges = _ranges(client, topic, partition, first, last, follow)
+        rows = _rows_of(client, wanted, topic, follow)
         with output_file(output) if output is not None else nullcontext(sys.stdout.buffer) as out:
-            printer = RecordPrinter(
-                topic, make_sink(out), null=null or "", limit=count, shown=shown
-            )
-            interrupted = _read(client, topic, ranges, printer, follow)
+            sink = make_sink(out, rows)
+            printer = RecordPrinter(topic, sink, null=null or "", limit=count, shown=shown)
+            interrupted = _read(client, topic, ranges, printer, follow, rows is not None)
             told = printer.told() if interrupted else ""
             if interrupted and output is not None and not follow:
                 raise Interrupted(f"{told} were read, and {output} is not made")
@@ -172,14 +179,37 @@ def _ranges(
     return {at: (starts[at], min(stops[at], ends[at])) for at in numbers}
 
 
+def _rows_of(client: Client, wanted: PrintOptions, topic: str, follow: bool) -> pa.Schema | None:
+    """The schema of rows, for a table of a typed topic; else None: records are keys and values.
+
+    Raises:
+        ConfigError: an option is not for such a table.
+    """
+    if wanted.form not in TABLES or not (info := client.topic(topic)).typed:
+        return None
+    if follow:
+        raise ConfigError(
+            f"--follow prints the rows of a typed topic as lines of JSON: leave out {wanted.form}"
+        )
+    if wanted.base64:
+        raise ConfigError(f"--base64 is for keys and values, and topic {topic!r} is typed")
+    from dledger.records.body.typed import arrow_schema
+
+    versions = client.schemas(info)
+    if not versions:
+        raise ConfigError(f"topic {topic!r} has no columns yet: nothing was appended to it")
+    return arrow_schema(versions[-1])
+
+
 def _read(
     client: Client,
     topic: str,
     ranges: dict[int, tuple[int, int | None]],
     printer: RecordPrinter,
     follow: bool,
+    as_rows: bool,
 ) -> bool:
-    """Print the records; whether Ctrl-C ended it."""
+    """Print the records, or rows in their own columns; whether Ctrl-C ended it."""
     with interruption() as stop:
         try:
             if follow and len(ranges) > 1:
@@ -189,9 +219,11 @@ def _read(
             for at, (start, end) in ranges.items():
                 if end is None or start < end:
                     with closing(
-                        client.read(topic, at, start, end, follow=follow, value_format="json")
+                        client.scan(topic, {at: start}, {at: end}, partitions=[at])
+                        if as_rows and end is not None
+                        else client.read(topic, at, start, end, follow=follow, value_format="json")
                     ) as batches:
-                        if not _print_all(at, batches, printer, stop):
+                        if not _print_all(at, iter(batches), printer, stop):
                             return False
         except KeyboardInterrupt:
             return True
@@ -241,7 +273,9 @@ class RecordPrinter:
                 self._left -= batch.num_rows
             if batch.num_rows:
                 size = self._sink.write(PrintedRecords(self._topic, partition, batch, self._null))
-                self._behind[partition] = batch.column("offset")[-1].as_py() + 1
+                # the log's own, where the topic has a column of that name
+                name = "_offset" if "_offset" in batch.schema.names else "offset"
+                self._behind[partition] = batch.column(name)[-1].as_py() + 1
                 self._shown.add(batch.num_rows, size)
             return self._left is None or self._left > 0
 
