@@ -116,6 +116,15 @@ def test_csv_goes_out_and_in_with_nulls_quotes_and_headers(
     assert "AAECAwQF" in out(f"tail {topic} -p 0 -o 8 -F csv --base64")
 
 
+def test_file_that_cannot_be_completed_is_not_there(
+    log: InProcessGroup, topic: str, tmp_path: Path
+) -> None:
+    log.client().append(topic, [b"text"] * 3 + [BINARY], partition=0)
+    assert "that is no text" in refusal(f"tail {topic} -o 0 -p 0 -O {tmp_path}/out.csv")
+    assert not list(tmp_path.iterdir())
+    assert "cannot be made: No such file" in refusal(f"tail {topic} -O {tmp_path}/no/out.csv")
+
+
 def test_any_bytes_pass_by_base64_lengths_and_delimiters(log: InProcessGroup, topic: str) -> None:
     values = [b"", BINARY, b"two\nlines"]
     lines = b"".join(struct.pack(">i", len(one)) + one for one in values) + struct.pack(">i", -1)
