@@ -27,9 +27,16 @@ def out(words: str, text: str | bytes = b"") -> str:
     return result.stdout
 
 
-def refusal(words: str) -> str:
+def raw(words: str, text: str | bytes = b"") -> bytes:
+    """As `out`, in bytes."""
+    result = run(words, text)
+    assert result.exit_code == 0, result.output
+    return result.stdout_bytes
+
+
+def refusal(words: str, text: str | bytes = b"") -> str:
     """The error of a command: one line on stderr, exit code 2, never a traceback."""
-    result = run(words)
+    result = run(words, text)
     assert result.exit_code == 2, result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
     assert result.stderr.startswith("dledger: ")

@@ -10,20 +10,21 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dledger.cli.common import is_path, parse_settings, text_or_base64
-from dledger.cli.records.append import split_keys, stdin_lines
+from dledger.cli.positions import parse_position
 from dledger.cli.records.bench import numbers
-from dledger.cli.records.tail import first_offset, parse_start
+from dledger.cli.records.inputs import Input, pieces, split_keys
 from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import ConfigError, UnknownOption
 from tests.cli.commands import out, process, refusal
 
 COMMANDS = [
     "serve", "status", "topics", "append", "tail", "groups", "transfer", "admit", "verify", "dump",
-    "reset-term", "bench",
+    "reset-term", "bench", "get-offsets", "stop", "context", "completion",
 ]  # fmt: skip
 
 
@@ -48,12 +49,31 @@ def test_every_command_explains_itself(command: str) -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("nonsense", "No such command 'nonsense'"),
-        ("status", "--bootstrap"),
+        ("nonsense", "No such command 'nonsense'; there are serve, "),
+        ("tial", "No such command 'tial' (did you mean 'tail'?)"),
+        ("topics lst -b h:1", "No such command 'lst' (did you mean 'list'?); there are list, "),
+        ("tail t -b h:1 --limt 3", "'--limit'"),
+        ("status", "which group? Give --bootstrap HOST:PORT,..."),
         ("status -b host:port", "write host:port"),
         ("status -b /does/not/exist", "there is no group in this directory"),
         ("tail orders -b h:1 --from soon", "earliest, latest"),
         ("append orders -b h:1 --key a --key-separator :", "exclude each other"),
+        ("append orders x.csv -b h:1 --value a", "--value and FILE are both records"),
+        ("append orders -b h:1 -F json --base64", "--base64 means nothing beside --format json"),
+        ("append orders -b h:1 -F file", "--format file: which files? Name them"),
+        ("append orders -b h:1 -F parquet", "a pipe takes arrow"),
+        ("append orders -b h:1 -H =1 --value a", "--header '=1' has no name: write name=value"),
+        ("append orders -b h:1 -D '\\q' --value a", "\\q means nothing: write \\n, "),
+        ("tail orders -b h:1 --from 2024-03-10T07:30:00", "write 2024-03-10T07:30:00Z for UTC"),
+        ("tail orders -b h:1 -f --to 3", "--follow has no end, and --to is one"),
+        ("tail orders -b h:1 -F jsn", "--format 'jsn' (did you mean 'json'?): write one of lines"),
+        ("tail orders -b h:1 -F '%x'", "%x means nothing; the letters are %s value, "),
+        ("tail orders -b h:1 -F '%O'", "%O means nothing (did you mean 'o'?)"),
+        ("tail orders -b h:1 -F parquet", "parquet needs a file: name it with --output"),
+        ("tail orders -b h:1 -J --null x", "--null means nothing beside --format json"),
+        ("tail orders -b h:1 --length-prefixed -K :", "beside --length-prefixed"),
+        ("groups reset g -b h:1", "Give one of --to, --shift and --from-file"),
+        ("status -b h:1 --context prod", "--bootstrap and --context both name the group"),
         ("topics create orders -b h:1 --set x", "name=value"),
         ("topics delete orders -b h:1", "--yes"),
         ("bench -b h:1 --sizes 1,x", "--sizes"),
@@ -137,24 +157,51 @@ def test_settings_take_the_type_of_their_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "first"), [("earliest", 5), ("latest", 20), ("7", 7), ("-10", 10), ("-100", 5)]
+    ("text", "first"),
+    [
+        ("earliest", 5),
+        ("start", 5),
+        ("latest", 20),
+        ("end", 20),
+        ("7", 7),
+        ("-10", 10),
+        ("-100", 5),
+    ],
 )
 def test_tail_begins_where_it_is_told(text: str, first: int) -> None:
-    assert first_offset(parse_start(text), begin=5, end=20) == first
+    assert parse_position("--from", text).within(begin=5, end=20) == first
 
 
-def test_lines_of_stdin_come_whole_however_they_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stdin:
-        buffer = io.BufferedReader(io.BytesIO(b"one\ntwo\n\nlast"), buffer_size=2)
+def test_lines_come_whole_however_they_are_cut() -> None:
+    for delimiter in (b"\n", b"<>"):
+        text = b"one\ntwo\n\nlast".replace(b"\n", delimiter)
+        for size in (1, 2, 3, 100):
+            given = Input("stdin", io.BufferedReader(Trickle(text, size)))
+            lines = [one for piece in pieces(given, delimiter) for one in piece.split(delimiter)]
+            assert lines == [b"one", b"two", b"", b"last"], (delimiter, size)
 
-    monkeypatch.setattr(sys, "stdin", Stdin)
-    assert [line for lines in stdin_lines() for line in lines] == [b"one", b"two", b"", b"last"]
+
+class Trickle(io.RawIOBase):
+    """Gives a few bytes at a time, as a slow pipe does."""
+
+    def __init__(self, content: bytes, size: int) -> None:
+        self._rest = content
+        self._size = size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece, self._rest = self._rest[: self._size], self._rest[self._size :]
+        buffer[: len(piece)] = piece
+        return len(piece)
 
 
-def test_keys_stand_before_the_separator() -> None:
-    assert split_keys([b"a:1", b"b:2:3"], b":") == ([b"a", b"b"], [b"1", b"2:3"])
-    with pytest.raises(ConfigError, match="no key separator"):
-        split_keys([b"nothing"], b":")
+def test_keys_stand_before_the_delimiter() -> None:
+    found = split_keys([b"a:1", b"b:2:3"], b":", "stdin", 1)
+    assert found == {"key": (b"a", b"b"), "value": (b"1", b"2:3")}
+    with pytest.raises(ConfigError, match=r"stdin: line 8 \(b'nothing'\) has no key delimiter"):
+        split_keys([b"a:1", b"nothing"], b":", "stdin", 7)
 
 
 def test_bytes_in_json_are_text_where_they_can_be() -> None:

@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
 
 import click
+from click.core import ParameterSource
 
 from dledger.config import nearest, split_settings
 from dledger.errors import ConfigError, TopicNotFound
 
 if TYPE_CHECKING:
+    from dledger.cli.settings.config_file import Context
     from dledger.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,6 +33,11 @@ TLS_VARIABLES: Final = {
     "tls_key": "DLEDGER_TLS_KEY",
 }
 FILE_VARIABLES: Final = {**TLS_VARIABLES, "secret_file": "DLEDGER_SECRET_FILE"}
+
+CONTEXT: Final = "dledger.context"
+"""Of click's ``Context.meta``: the `Context` that a command goes to, where it goes to one."""
+_CONTEXT_NAME: Final = "dledger.context.name"
+_GIVEN: Final = ParameterSource.COMMANDLINE
 
 PATH: Final = click.Path(path_type=Path)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
@@ -45,20 +52,69 @@ timeout_option = click.option(
 )
 
 
-def bootstrap_option(**attributes: Any) -> Callable[[F], F]:
-    """``--bootstrap``, which names a group."""
+class Interrupted(click.Abort):
+    """A command was interrupted, and says how far it got."""
+
+
+def bootstrap_option(*, required: bool) -> Callable[[F], F]:
+    """``--bootstrap`` and ``--context``, which name a group."""
+
+    def choose(ctx: click.Context, _: click.Parameter, given: str | None) -> str:
+        return _chosen_group(ctx, given, required)
+
+    def decorate(function: F) -> F:
+        return click.option(
+            "-b",
+            "--bootstrap",
+            envvar="DLEDGER_BOOTSTRAP",
+            callback=choose,
+            metavar="ADDRESSES|DIR",
+            help="host:port,host:port of running nodes, or the directory of an embedded group.",
+        )(_context_option(function))
+
+    return decorate
+
+
+def _context_option(function: F) -> F:
     return click.option(
-        "-b",
-        "--bootstrap",
-        envvar="DLEDGER_BOOTSTRAP",
-        metavar="ADDRESSES|DIR",
-        help="host:port,host:port of running nodes, or the directory of an embedded group.",
-        **attributes,
-    )
+        "--context",
+        envvar="DLEDGER_CONTEXT",
+        callback=lambda ctx, _, name: ctx.meta.update({_CONTEXT_NAME: name}),
+        is_eager=True,  # the callback of --bootstrap asks for it
+        expose_value=False,
+        metavar="NAME",
+        help="A group by its name (dledger context add).",
+    )(function)
+
+
+def _chosen_group(ctx: click.Context, given: str | None, required: bool) -> str:
+    """What names the group: the command line before the environment, and that before the context
+    in use."""
+    from dledger.cli.settings.config_file import read_config
+
+    name = ctx.meta[_CONTEXT_NAME]
+    named_here = ctx.get_parameter_source("context") is _GIVEN
+    if given is not None:
+        given_here = ctx.get_parameter_source("bootstrap") is _GIVEN
+        if given_here and named_here:
+            raise ConfigError("--bootstrap and --context both name the group: give one")
+        if given_here or not named_here:
+            return given
+    config = read_config()
+    name = name or config.current
+    if name:
+        chosen = ctx.meta[CONTEXT] = config.context(name)
+        return chosen.bootstrap
+    if required:
+        raise ConfigError(
+            "which group? Give --bootstrap HOST:PORT,... or the directory of an embedded group, "
+            "set DLEDGER_BOOTSTRAP, or name it once for all: dledger context add NAME -b ..."
+        )
+    return ""
 
 
 def group_options(function: F) -> F:
-    """``--bootstrap`` and ``--timeout``, for every command that talks to a group."""
+    """``--bootstrap``, ``--context`` and ``--timeout``, for every command that talks to a group."""
     return bootstrap_option(required=True)(timeout_option(function))
 
 
@@ -85,6 +141,17 @@ def find_group(target: str, *, create: bool = False) -> str:
         from dledger.embedded import connect_path
 
         return connect_path(target, create=create)
+    return find_addresses(target)
+
+
+def find_addresses(target: str) -> str:
+    """``--bootstrap`` as any program of this machine can use it; looks for no group.
+
+    Raises:
+        ConfigError: neither addresses nor a path.
+    """
+    if is_path(target):
+        return str(Path(target).expanduser().absolute())
     from dledger.net.address import split_addresses
 
     return ",".join(split_addresses(target))
@@ -93,8 +160,8 @@ def find_group(target: str, *, create: bool = False) -> str:
 def open_client(target: str, timeout_s: float, *, create: bool = False, **settings: Any) -> Client:
     """A client for the group behind ``--bootstrap``; close it, or use it as a context manager.
 
-    The files by which a command proves its identity come from the environment (`FILE_VARIABLES`),
-    so that no command line is long.
+    The files by which a command proves its identity come from its context, else from the
+    environment (`FILE_VARIABLES`), so that no command line is long.
     """
     from dledger.client import Client
 
@@ -104,6 +171,10 @@ def open_client(target: str, timeout_s: float, *, create: bool = False, **settin
         for name, variable in FILE_VARIABLES.items()
         if os.environ.get(variable)
     }
+    command = click.get_current_context(silent=True)
+    chosen: Context | None = command.meta.get(CONTEXT) if command is not None else None
+    if chosen is not None:
+        files |= chosen.files
     return Client(
         find_group(target, create=create), request_timeout_ms=timeout_ms, **files, **settings
     )
@@ -173,12 +244,20 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, default=str))
 
 
+HEADS: Final = {
+    "partition": "part", "partitions": "parts", "begin_offset": "begin", "end_offset": "end",
+    "new_offset": "new", "lag_bytes": "bytes", "lag_s": "seconds",
+}  # fmt: skip
+"""Heads of columns in a table that fits 80 of a terminal; in JSON they have their whole names."""
+
+
 def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     """Rows as JSON with all that they have, or as a table of ``columns``."""
     if as_json:
         print_json(rows)
     else:
-        print_table(columns, [[_cell(row[column]) for column in columns] for row in rows])
+        heads = [HEADS.get(column, column) for column in columns]
+        print_table(heads, [[_cell(row[column]) for column in columns] for row in rows])
 
 
 def _cell(value: Any) -> Any:
@@ -187,20 +266,26 @@ def _cell(value: Any) -> Any:
     return round(value, 1) if isinstance(value, float) else value
 
 
+STYLES: Final = {"LEADER": "green", "WARN": "yellow", "FULL": "red", "does not run": "red"}
+"""Of cells, on a terminal with colours: rich hears NO_COLOR."""
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """A table for people: numbers to the right, everything else to the left."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     for at, column in enumerate(columns):
         number = all(
             isinstance(row[at], int | float) or row[at] in ("", "-") for row in rows
         ) and bool(rows)
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row])
+        texts = [f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row]
+        table.add_row(*[Text(text, STYLES.get(text, "")) for text in texts])
     console = Console(highlight=False, markup=False)  # a name may look like markup
     if not console.is_terminal:
         console.width = 400  # a script that reads it wants whole words

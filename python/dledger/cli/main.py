@@ -14,18 +14,26 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from dledger.cli.commands import CommandGroup
+from dledger.cli.common import Interrupted
 from dledger.cli.export.command import export
+from dledger.cli.group.groups import groups
+from dledger.cli.group.offsets import get_offsets
 from dledger.cli.group.secret import secret
-from dledger.cli.group.status import admit, groups, status, transfer
+from dledger.cli.group.status import admit, status, transfer
 from dledger.cli.group.topics import topics
 from dledger.cli.kafka.command import import_
 from dledger.cli.node.files import dump, verify
 from dledger.cli.node.reset_term import reset_term
 from dledger.cli.node.serve import serve
+from dledger.cli.node.stop import stop
 from dledger.cli.records.append import append
 from dledger.cli.records.bench import bench
 from dledger.cli.records.tail import tail
 from dledger.cli.rocketmq.store import rocketmq
+from dledger.cli.settings.completion import completion
+from dledger.cli.settings.config_file import defaults_of, read_config
+from dledger.cli.settings.context import context
 from dledger.compiled import native
 from dledger.errors import DLedgerError
 from dledger.release import RELEASE
@@ -36,17 +44,15 @@ EXIT_ERROR: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
 
-class Commands(click.Group):
-    """The subcommands in the order in which they are added."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
+class Main(CommandGroup):
+    """All commands."""
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         run: Callable[..., Any] = super().main
         if not standalone_mode:
             return run(*args, standalone_mode=False, **extra)
         try:
+            extra.setdefault("default_map", defaults_of(self, read_config()))
             code = run(*args, standalone_mode=False, **extra)
             sys.stdout.flush()
         except click.exceptions.NoArgsIsHelpError as error:
@@ -56,7 +62,9 @@ class Commands(click.Group):
             fail(error.format_message())
         except DLedgerError as error:
             fail(str(error))
-        except (KeyboardInterrupt, click.Abort):
+        except (KeyboardInterrupt, click.Abort) as error:
+            if isinstance(error, Interrupted) or error.__cause__ is not None:
+                say(f"interrupted{f': {error}' if str(error) else ''}")
             sys.exit(EXIT_INTERRUPTED)
         # the reader of our output has seen enough, as in `dledger tail | head`
         except BrokenPipeError:
@@ -65,14 +73,20 @@ class Commands(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
+def say(message: str) -> None:
+    """One line on stderr."""
+    who = click.style("dledger:", fg="red") if not os.environ.get("NO_COLOR") else "dledger:"
+    click.echo(f"{who} {' '.join(message.split())}", err=True)
+
+
 def fail(message: str) -> NoReturn:
     """One line on stderr, exit code 2."""
-    click.echo(f"dledger: {' '.join(message.split())}", err=True)
+    say(message)
     sys.exit(EXIT_ERROR)
 
 
 @click.group(
-    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=Main, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(RELEASE, message=VERSION, help="Print the version.")
 def main() -> None:
@@ -80,13 +94,13 @@ def main() -> None:
 
     Commands that talk to a group take -b/--bootstrap: host:port,... of running nodes, or the
     directory of an embedded group, which is started when it does not run. DLEDGER_BOOTSTRAP in the
-    environment does the same.
+    environment does the same, and so does a context: dledger context add NAME -b ...
     """
 
 
 _COMMANDS: Final = (
-    serve, status, topics, append, tail, groups, transfer, admit, secret,
-    verify, dump, reset_term, bench, rocketmq, export, import_,
+    serve, stop, status, topics, append, tail, get_offsets, groups, transfer, admit, secret,
+    verify, dump, reset_term, bench, rocketmq, export, import_, context, completion,
 )  # fmt: skip
 for _command in _COMMANDS:
     main.add_command(_command)

@@ -41,7 +41,7 @@ MAX_FILE: Final = (1 << 31) - 1
     required=True,
     help="rocketmq: a plain commit log. dledger: DLedger's log, alone or of a broker.",
 )
-@bootstrap_option(default="")
+@bootstrap_option(required=False)
 @click.option("--topic", default="", help="The topic: each record becomes a message.")
 @click.option("--as", "name", default="", metavar="NAME", help="The topic's name in RocketMQ.")
 @click.option(

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from dledger.cli.commands import CommandGroup
 from dledger.cli.common import PATH, group_options, open_client
 from dledger.errors import PathError
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def secret() -> None:
     """The secret that the nodes of a group share."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dledger.cli.commands import CommandGroup
 from dledger.cli.common import (
     confirm,
     group_options,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from dledger.records.columns.types import Columns
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topics() -> None:
     """List, show, create, alter and delete topics."""
 
@@ -57,7 +58,7 @@ def list_topics(bootstrap: str, timeout: float, as_json: bool) -> None:
         print_json(rows)
         return
     print_table(
-        ("topic", "type", "schema", "partition", "begin", "end", "records"),
+        ("topic", "type", "schema", "part", "begin", "end", "records"),
         [
             (
                 info.name,
@@ -197,13 +198,14 @@ def _print(told: dict[str, Any]) -> None:
         click.echo(f"{name:<{width}}  {value}")
     click.echo()
     print_table(
-        ("partition", "begin", "end", "records", "bytes", "newest record"),
+        ("part", "begin", "end", "records", "bytes", "newest record"),
         [
             (str(number), *counts, newest or "-")
             for number, *counts, newest in (one.values() for one in told["partitions"])
         ],
     )
     if schema:
+        click.echo()
         names = {"event time": schema["time"], "key": schema["key"]}
         roles = {name.lower(): role for role, name in names.items() if name}
         print_table(
@@ -219,6 +221,15 @@ def _print(told: dict[str, Any]) -> None:
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(1, 10_000), default=1, show_default=True)
 @click.option("--if-absent", is_flag=True, help="No error when it is there already.")
+@click.option(
+    "--from-schema",
+    "schema",
+    metavar="FILE|COLUMNS",
+    help="A typed topic with the columns of a file of Arrow or Parquet, a JSON Schema or Spark's "
+    "JSON, or 'id bigint not null, at timestamp, ...'.",
+)
+@click.option("--key", metavar="COLUMN", help="Of --from-schema: says a record's partition.")
+@click.option("--time", metavar="COLUMN", help="Of --from-schema: has each record's time.")
 @set_option("A setting of the topic.")
 @group_options
 @json_option
@@ -226,6 +237,9 @@ def create(
     name: str,
     partitions: int,
     if_absent: bool,
+    schema: str | None,
+    key: str | None,
+    time: str | None,
     settings: tuple[str, ...],
     bootstrap: str,
     timeout: float,
@@ -233,6 +247,14 @@ def create(
 ) -> None:
     """Create topic NAME."""
     chosen: dict[str, Any] = dict(map(split_setting, settings))
+    columns = None
+    if schema is not None:
+        from dledger.cli.group.schema_text import columns_of_text
+
+        columns = columns_of_text(schema, key or "", time or "")
+        chosen["type"] = "typed"
+    elif key is not None or time is not None:
+        raise ConfigError("--key and --time name columns of --from-schema: give that too")
     with open_client(bootstrap, timeout, create=True) as client:
         try:
             info = client.create_topic(name, partitions, **chosen)
@@ -240,6 +262,13 @@ def create(
             if not if_absent:
                 raise
             info = client.topic(name)
+        if columns is not None:
+            found = client.evolve_schema(info, 0, columns)
+            if found.columns != columns:
+                raise TopicExists(
+                    f"topic {name!r} is there with other columns (dledger topics show {name}): "
+                    "write to it, and it takes new columns on, or name another topic"
+                )
     _tell(info, as_json)
 
 

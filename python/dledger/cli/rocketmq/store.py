@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from dledger.cli.commands import CommandGroup
 from dledger.cli.common import PATH, print_json, text_or_base64
 from dledger.cli.rocketmq.adopt import adopt
 from dledger.cli.rocketmq.ha import follow, serve_ha
@@ -34,7 +35,7 @@ index_slots_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def rocketmq() -> None:
     """Look into a RocketMQ store without changing it; follow a RocketMQ broker, or be followed;
     adopt a store."""
@@ -128,8 +129,11 @@ def inspect(url: str, storage_options: str | None, layout: str) -> None:
 )
 @click.option("--to", "end", metavar="TIME", help="Stored before then.")
 @click.option(
+    "-c",
     "-n",
+    "--count",
     "--limit",
+    "limit",
     type=click.IntRange(min=1),
     default=32,
     show_default=True,

@@ -70,23 +70,27 @@ def _text(column: pa.Array, kind: Type) -> pa.Array:
             text = _object(parts) if parts else pa.repeat(_one("{}"), len(column))
         case Array():
             inside = pc.fill_null(_text(column.flatten(), kind.element), _one("null"))
-            text = _join(_one("["), _lists(column, inside), _one("]"))
+            text = _join(_one("["), lists_joined(column, inside, _one(",")), _one("]"))
         case Map():
             pair = pa.struct([("key", column.type.key_type), ("value", column.type.item_type)])
             entries = column.cast(pa.list_(pair))
             keys, values = entries.flatten().flatten()
             names = _text(keys, kind.key)
             if kind.key != Atom("string"):
-                names = _quoted(pc.utf8_trim(names, '"'))
+                names = quoted(pc.utf8_trim(names, '"'))
             pairs = _join(names, _one(":"), pc.fill_null(_text(values, kind.value), _one("null")))
-            text = _join(_one("{"), _lists(column, pairs), _one("}"))
+            text = _join(_one("{"), lists_joined(column, pairs, _one(",")), _one("}"))
         case _:
             return _atom(column, kind)
     return pc.if_else(column.is_valid(), text, _NULL) if column.null_count else text
 
 
-def _lists(column: pa.Array, items: pa.Array) -> pa.Array:
-    """The items of each list with commas between; '' for a null."""
+def lists_joined(column: pa.Array, items: pa.Array, between: pa.Scalar) -> pa.Array:
+    """The items of each list of ``column`` with ``between`` between them; empty for a null.
+
+    Args:
+        items: one text for each item of ``column.flatten()``.
+    """
     lengths = np.zeros(len(column) + 1, np.int64)
     offsets = column.offsets.to_numpy()
     lengths[1:] = np.diff(offsets)
@@ -94,7 +98,7 @@ def _lists(column: pa.Array, items: pa.Array) -> pa.Array:
         lengths[1:][column.is_null().to_numpy(zero_copy_only=False)] = 0
     ends = np.cumsum(lengths).astype(np.int32)
     places = pa.Array.from_buffers(pa.int32(), len(ends), [None, pa.py_buffer(ends)])
-    return pc.binary_join(pa.ListArray.from_arrays(places, items), _one(","))
+    return pc.binary_join(pa.ListArray.from_arrays(places, items), between)
 
 
 def _atom(column: pa.Array, kind: Atom) -> pa.Array:
@@ -104,11 +108,11 @@ def _atom(column: pa.Array, kind: Atom) -> pa.Array:
         case "void":
             return pa.nulls(len(column), _TEXT)
         case "string":
-            return _quoted(column)
+            return quoted(column)
         case "float" | "double":
             return _number(column)
         case "binary":
-            return _between(_base64(column))
+            return _between(base64_text(column))
         case "timestamp":
             times = column.view(pa.timestamp("us")).cast(_TEXT)
             return _join(_one('"'), pc.replace_substring(times, " ", "T"), _one('Z"'))
@@ -121,7 +125,8 @@ def _between(text: pa.Array) -> pa.Array:
     return _join(_one('"'), text, _one('"'))
 
 
-def _quoted(text: pa.Array) -> pa.Array:
+def quoted(text: pa.Array) -> pa.Array:
+    """Strings as JSON writes them, in quotes; null where it is null."""
     if pc.any(pc.match_substring_regex(text, _SPECIAL)).as_py():
         text = reduce(
             lambda so_far, one: pc.replace_substring(so_far, one, _ESCAPES[one]), _ESCAPES, text
@@ -151,7 +156,7 @@ def _interval(column: pa.Array) -> pa.Array:
     )
 
 
-def _base64(column: pa.Array) -> pa.Array:
+def base64_text(column: pa.Array) -> pa.Array:
     """Text of each value's bytes. Three bytes at a time, over all rows at once."""
     _, offsets, data = column.buffers()
     places = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4).astype(np.int64)

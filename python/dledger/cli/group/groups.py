@@ -1,0 +1,238 @@
+"""``dledger groups``: consumer groups, and where they go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dledger.cli.commands import CommandGroup
+from dledger.cli.common import (
+    PATH,
+    Interrupted,
+    group_options,
+    json_option,
+    naming_topic,
+    open_client,
+    print_rows,
+)
+from dledger.cli.group.status import groups as list_groups
+from dledger.cli.positions import Kind, OffsetSpec, offsets_of, parse_position
+from dledger.config import nearest
+from dledger.errors import ConfigError, PathError
+
+if TYPE_CHECKING:
+    from dledger.client import Client
+
+Offsets = dict[str, dict[int, int]]
+"""topic -> partition -> offset."""
+
+
+class DefaultsToList(CommandGroup):
+    """What is no command is the name of a group, or an option, of ``list``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=DefaultsToList)
+def groups() -> None:
+    """Consumer groups: list them, and say where one goes on.
+
+    Without a command it is list: dledger groups, dledger groups NAME.
+    """
+
+
+groups.add_command(list_groups, "list")
+
+
+@groups.command()
+@click.argument("name")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:P,P...]",
+    help="Only this topic, or these partitions of it; may be given often. Otherwise all of which "
+    "the group has offsets.",
+)
+@click.option(
+    "--to",
+    metavar="earliest|latest|current|N|-N|-10m|TIME",
+    help="Where it goes on: an end, an offset, N records before the end, or the first record of a "
+    "time or later.",
+)
+@click.option("--shift", type=int, metavar="N", help="So many records on, or back with -N.")
+@click.option(
+    "--from-file",
+    "plan",
+    type=PATH,
+    metavar="FILE",
+    help="The offsets of a plan: lines of topic,partition,offset, as --export prints them.",
+)
+@click.option("--execute", is_flag=True, help="Do it; otherwise it is only shown.")
+@click.option("--export", is_flag=True, help="Print the plan as lines for --from-file.")
+@group_options
+@json_option
+def reset(
+    name: str,
+    topics: tuple[str, ...],
+    to: str | None,
+    shift: int | None,
+    plan: Path | None,
+    execute: bool,
+    export: bool,
+    bootstrap: str,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Let group NAME go on somewhere else. Shows what would be; --execute does it, all at once.
+
+    Offsets outside of what a partition keeps become its begin or end. A Spark query goes on from
+    its checkpoint, whatever its group says; stop other members of the group before.
+    """
+    if sum(given is not None for given in (to, shift, plan)) != 1:
+        raise ConfigError("where shall the group go on? Give one of --to, --shift and --from-file")
+    if plan is not None and topics:
+        raise ConfigError("--from-file and --topic both name partitions: give one")
+    with open_client(bootstrap, timeout) as client:
+        current = _current(client, name, topics, is_new=plan is not None)
+        if plan is not None:
+            wanted = read_plan(plan)
+        else:
+            chosen = dict(_chosen(client, current, topics))
+            wanted = {
+                topic: _wanted(client, topic, partitions, to, shift)
+                for topic, partitions in chosen.items()
+            }
+        # of the topics whose offsets these are: one that is made anew meanwhile is refused
+        log_ids = {info.name: info.log_id for info in client.topics() if info.name in wanted}
+        rows = _rows(client, current, wanted)
+        if execute:
+            _commit(client, name, rows, log_ids)
+    if export:
+        for row in rows:
+            click.echo(f"{row['topic']},{row['partition']},{row['new_offset']}")
+        return
+    print_rows(("topic", "partition", "offset", "new_offset", "lag"), rows, as_json)
+    if not as_json:
+        click.echo(
+            f"group {name} goes on there"
+            if execute
+            else "nothing is changed: say --execute to do it",
+            err=not execute,
+        )
+
+
+def _current(client: Client, name: str, topics: tuple[str, ...], *, is_new: bool) -> Offsets:
+    """The offsets of a group. One that is not there may be made where partitions are named.
+
+    Raises:
+        ConfigError: there is no such group, and none are named.
+    """
+    known = client.groups()
+    if name not in known and not topics and not is_new:
+        raise ConfigError(
+            f"there is no group {name!r}{nearest(name, known)}; there are: "
+            f"{', '.join(known) or 'none'}; a new one needs --topic"
+        )
+    return {topic: dict(found) for topic, found in client.group(name).offsets.items()}
+
+
+def _chosen(
+    client: Client, current: Offsets, topics: tuple[str, ...]
+) -> Iterator[tuple[str, dict[int, int | None]]]:
+    """The topics with the partitions that are meant, and the group's present offsets."""
+    for text in topics or current:
+        topic, colon, numbers = text.partition(":")
+        with naming_topic(client, topic):
+            count = client.topic(topic).partitions
+        has = current.get(topic, {})
+        chosen = list(range(count)) if topics else sorted(has)
+        if colon:
+            if not all(one.isdecimal() and int(one) < count for one in numbers.split(",")):
+                raise ConfigError(
+                    f"--topic {text}: topic {topic!r} has partitions 0..{count - 1}; write them "
+                    f"as in {topic}:0,{count - 1}"
+                )
+            chosen = [int(one) for one in numbers.split(",")]
+        yield topic, {number: has.get(number) for number in chosen}
+
+
+def _wanted(
+    client: Client,
+    topic: str,
+    partitions: Mapping[int, int | None],
+    to: str | None,
+    shift: int | None,
+) -> dict[int, int]:
+    if to is not None and to != "current":
+        return offsets_of(client, topic, parse_position("--to", to), partitions)
+    begins = offsets_of(client, topic, OffsetSpec(Kind.EARLIEST), partitions)
+    # where the group has no offset it begins at the first record
+    return {
+        number: (begins[number] if offset is None else offset) + (shift or 0)
+        for number, offset in partitions.items()
+    }
+
+
+def _rows(client: Client, current: Offsets, wanted: Offsets) -> list[dict[str, Any]]:
+    """What would be: each new offset within what its partition keeps."""
+    rows = []
+    for topic, offsets in sorted(wanted.items()):
+        with naming_topic(client, topic):
+            begins, ends = client.begin_offsets(topic), client.end_offsets(topic)
+        for number, offset in sorted(offsets.items()):
+            if number not in ends:
+                raise ConfigError(
+                    f"topic {topic!r} has partitions 0..{len(ends) - 1}, not {number}"
+                )
+            new = min(max(offset, begins[number]), ends[number])
+            rows.append(
+                {
+                    "topic": topic,
+                    "partition": number,
+                    "offset": current.get(topic, {}).get(number, "-"),
+                    "new_offset": new,
+                    "lag": ends[number] - new,
+                }
+            )
+    return rows
+
+
+def _commit(
+    client: Client, name: str, rows: list[dict[str, Any]], log_ids: Mapping[str, str]
+) -> None:
+    offsets: Offsets = {}
+    for row in rows:
+        offsets.setdefault(row["topic"], {})[row["partition"]] = row["new_offset"]
+    try:
+        client.commit_offsets(name, offsets, log_ids=log_ids)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"group {name} may go on there or where it was: see dledger groups {name}"
+        ) from None
+
+
+def read_plan(path: Path) -> Offsets:
+    """Raises `ConfigError` with the number of a line that is not topic,partition,offset;
+    `PathError` for a file that cannot be read."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except OSError as error:
+        raise PathError(f"--from-file {path}: {error.strerror}") from None
+    found: Offsets = {}
+    for at, line in enumerate(lines, 1):
+        match [one.strip() for one in line.split(",")]:
+            case [topic, partition, offset] if partition.isdecimal() and offset.isdecimal():
+                found.setdefault(topic, {})[int(partition)] = int(offset)
+            case _:
+                raise ConfigError(
+                    f"--from-file {path}: line {at} is {line!r}: write "
+                    "topic,partition,offset, as in orders,0,42"
+                )
+    return found

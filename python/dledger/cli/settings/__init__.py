@@ -1,0 +1,1 @@
+"""What a user of the command keeps: contexts, defaults of options, completion of a shell."""
