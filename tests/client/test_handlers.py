@@ -31,7 +31,7 @@ from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.wire import FrameLimits
 
 TOP = Path(__file__).parents[2]
-CATCHES_NOTHING = {"pyspark", "fsspec", "click", "rich"}
+CATCHES_NOTHING = {"pyspark", "fsspec", "click", "rich", "tomlkit"}
 """Libraries below which nobody asks `is_interrupt`: of fsspec only what is on a local disk, which
 it has no part in."""
 CLASSES = [
