@@ -109,6 +109,10 @@ class Environment:
         """The number of this process."""
         return os.getpid()
 
+    def program(self) -> str:
+        """This process, for people: its machine and its number."""
+        return f"{platform.node()}/{self.pid()}"
+
     def wall_ms(self) -> int:
         """`wall_us` in milliseconds."""
         return self.wall_us() // 1000

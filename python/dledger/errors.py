@@ -25,6 +25,9 @@ and says whether asking again can help. Every message names the thing and the wa
     |-- RecordTooLarge          over the group's limit                     definite
     |-- LimitReached            the group may have no more of this         definite
     |-- ProducerFenced          a newer session took over                  definite
+    |-- ConsumerFenced          a partition is another member's by now     definite
+    |   `-- SessionEnded        the group has no such member any more      definite
+    |-- GroupInUse              only its members commit for that group     definite
     |-- OutOfOrderSequence      a batch before this one is missing         definite
     |                           (retriable in order)
     |-- TransactionError        a stage is gone or incomplete              definite
@@ -155,6 +158,18 @@ class LimitReached(DLedgerError):
 
 class ProducerFenced(DLedgerError):
     """A newer session with the same name took over."""
+
+
+class ConsumerFenced(DLedgerError):
+    """A consumer is no member of its group any more, or another member has the partition."""
+
+
+class SessionEnded(ConsumerFenced):
+    """The group has not heard of a consumer for its session's time-out, and goes on without it."""
+
+
+class GroupInUse(DLedgerError):
+    """A consumer group has members: only they commit its offsets, and it cannot be deleted."""
 
 
 class OutOfOrderSequence(DLedgerError):

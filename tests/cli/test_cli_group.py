@@ -186,6 +186,30 @@ def test_consumer_groups_show_how_far_they_are_behind(group: EmbeddedGroup) -> N
     assert json.loads(out("groups --json")) == []
 
 
+def test_consumer_group_shows_its_members_and_what_each_reads(group: EmbeddedGroup) -> None:
+    with Client(group.bootstrap_servers) as client:
+        client.create_topic("shared", 2)
+        client.append("shared", [b"a", b"b", b"c"], partition=1)
+        with client.consumer("workers", ["shared"], instance_id="one") as consumer:
+            consumer.poll(20)
+            consumer.commit()
+            (one,) = json.loads(out("groups --json"))
+            assert (one["group"], one["members"], one["epoch"]) == ("workers", 1, 1)
+            rows = json.loads(out("groups workers --json"))
+            assert [(row["partition"], row["offset"], row["member"]) for row in rows] == [
+                (0, None, "one"),
+                (1, 3, "one"),
+            ]
+            assert {row["member_id"] for row in rows} == {consumer.member_id}
+            table = out("groups workers")
+            assert "epoch 1, 1 members:" in table
+            assert all(word in table for word in (consumer.member_id, "one", "reads", "lag_bytes"))
+            (state,) = client.members("workers")
+            assert (state.state, state.partitions) == ("reads", {"shared": [0, 1]})
+        (state,) = client.members("workers")
+        assert (state.state, state.partitions) == ("away", {})
+
+
 def test_leadership_is_handed_to_the_node_that_is_named(group: EmbeddedGroup) -> None:
     follower = next(node for node in group.nodes if node != group.leader)
     assert out(f"transfer {follower}") == f"{follower} leads\n"

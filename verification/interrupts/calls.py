@@ -52,6 +52,7 @@ OTHERS: Final[dict[str, tuple[Call, type]]] = {
     ),
     "hold_retention": (lambda client, info: client.hold_retention("g", False), type(None)),
     "lag": (lambda client, info: client.lag("g"), list),
+    "members": (lambda client, info: client.members("g"), list),
     "group": (lambda client, info: client.group("g"), GroupOffsets),
     "groups": (lambda client, info: client.groups(), list),
     "delete_group": (lambda client, info: client.delete_group("g"), type(None)),
@@ -64,6 +65,7 @@ LEFT_OUT: Final = {
     "scan": "it reads as `table` does",
     "transfer": "there is one node",
     "admit": "it changes who the group's members are",
+    "consumer": "what it gives has calls of its own: tests/client/test_consumer_interrupts.py",
     "enforce_secret": "it changes who may use the group, for all calls to come",
 }
 """Public calls that are not made, and why."""

@@ -49,6 +49,9 @@ class Machine(Environment):
     def pid(self) -> int:  # type: ignore[override]
         return 1
 
+    def program(self) -> str:
+        return self._loop.name
+
     def worker(self, name: str, turn: Turn, pause_s: float = 0.0) -> Worker:
         return SimWorker(self._loop, turn, int(pause_s * SECOND))
 

@@ -9,6 +9,7 @@ applied, and logs that hold refused commands mean what they meant.
 
 from __future__ import annotations
 
+from dledger.catalog.clients.group_members import malformed_join
 from dledger.catalog.clients.transactions import malformed_commit, malformed_stage
 from dledger.catalog.results import CommandResult
 from dledger.catalog.state import CatalogState
@@ -18,14 +19,18 @@ from dledger.errors import ConfigError
 from dledger.protocol.messages.catalog_commands import (
     AddPartitions,
     Command,
+    CommitConsumed,
+    CommitConsumedTransaction,
     CommitOffsets,
     CommitProgress,
     CommitTransaction,
     CommitWrite,
     CreateTopic,
+    DeleteGroup,
     DeleteTopic,
     HoldRetention,
     InitProducer,
+    JoinGroup,
     OpenStage,
 )
 from dledger.protocol.messages.codes import Code
@@ -39,11 +44,13 @@ def malformed(command: Command) -> CommandResult | None:
             text = malformed_topic(command)
         case OpenStage():
             text = malformed_stage(command)
-        case CommitTransaction() | CommitWrite():
+        case CommitTransaction() | CommitWrite() | CommitConsumedTransaction():
             text = malformed_commit(command)
         case InitProducer():
             text = _wrong_name("producer", command.producer_name)
-        case CommitOffsets() | CommitProgress() | HoldRetention():
+        case JoinGroup():
+            text = _wrong_name("consumer group", command.consumer_group) or malformed_join(command)
+        case CommitOffsets() | CommitProgress() | CommitConsumed() | HoldRetention():
             text = _wrong_name("consumer group", command.consumer_group)
     return CommandResult(Code.MALFORMED, text) if text else None
 
@@ -65,6 +72,8 @@ def refused(catalog: CatalogState, command: Command) -> CommandResult | None:
             return catalog.topics_state.no_growth(command)
         case DeleteTopic():
             return catalog.topics_state.no_topic(command.name)
-        case CommitOffsets() | CommitProgress():
+        case CommitOffsets() | CommitProgress() | CommitConsumed():
             return catalog.consumer_groups.no_partition(command)
+        case DeleteGroup():
+            return catalog.consumer_groups.in_use(command.consumer_group)
     return None

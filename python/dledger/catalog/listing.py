@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
 
+from dledger.catalog.clients.group_members import GroupMembership
 from dledger.catalog.clients.writers import Offsets
 from dledger.catalog.state import CatalogState
 from dledger.catalog.topics.partition import NO_TIME, Partition
@@ -57,6 +58,30 @@ def list_progress(catalog: CatalogState, name: str, start: int, limit: int) -> P
         }
         rows.append({**_place(part, key), **more})
     return rows, following
+
+
+def list_members(catalog: CatalogState, name: str, start: int, limit: int) -> Page:
+    """The members of a consumer group, in the order in which they joined."""
+    group = catalog.consumer_groups.by_name.get(name)
+    membership = GroupMembership() if group is None else group.membership
+    members = list(membership.members.values())
+    rows = []
+    for member in members[start : start + limit]:
+        partitions: dict[str, list[int]] = {}
+        for key in sorted(membership.owned_by(member.member_id)):
+            topic = catalog.topic_by_id(key >> 32).name
+            partitions.setdefault(topic, []).append(key & 0xFFFFFFFF)
+        rows.append(
+            {
+                "member_id": member.member_id,
+                "instance_id": member.instance_id,
+                "label": member.label,
+                "epoch": membership.epoch,
+                "state": membership.state_of(member),
+                "partitions": partitions,
+            }
+        )
+    return rows, start + limit if start + limit < len(members) else -1
 
 
 def _page(keys: Iterable[int], start: int, limit: int) -> tuple[list[int], int]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from dledger.catalog.clients.group_members import Member
 from dledger.catalog.state import CatalogState
 from dledger.protocol.messages.catalog_commands import (
     AddPartitions,
     Command,
+    CommitConsumed,
+    CommitConsumedTransaction,
     CommitOffsets,
     CommitProgress,
     CommitTransaction,
@@ -17,6 +20,7 @@ from dledger.protocol.messages.catalog_commands import (
     EvolveSchema,
     HoldRetention,
     InitProducer,
+    JoinGroup,
     OpenStage,
 )
 
@@ -27,6 +31,8 @@ WINDOW: Final = 300
 """Of a producer in one partition; its results come on top, 8 bytes each."""
 GROUP: Final = 600
 OFFSET: Final = 120
+MEMBER: Final = 800
+"""Of a consumer group; its names come on top."""
 STAGE: Final = 600
 WRITER: Final = 700
 TRACE: Final = 400
@@ -50,6 +56,8 @@ def weigh(catalog: CatalogState) -> int:
     total += WINDOW * sum(len(session.windows) for session in producers.sessions.values())
     for group in catalog.consumer_groups.by_name.values():
         total += GROUP + OFFSET * sum(map(len, group.offsets.values()))
+        total += 2 * OFFSET * len(group.membership.target)
+        total += sum(map(_member, group.membership.members.values()))
     for stage in catalog.transactions.stages.values():
         total += STAGE + len(stage.label) + len(stage.writer_id) + len(stage.rows)
     writers = catalog.transactions.writers
@@ -75,16 +83,25 @@ def growth(catalog: CatalogState, command: Command) -> int:
             return 0 if command.producer_name in catalog.producers.by_name else SESSION
         case HoldRetention():
             return 0 if command.consumer_group in groups else GROUP
-        case CommitOffsets() | CommitProgress():
+        case JoinGroup():
+            shares = 2 * OFFSET * sum(topics[n].partitions for n in command.topics if n in topics)
+            new = GROUP if command.consumer_group not in groups else 0
+            return new + shares + _member(command)
+        case CommitOffsets() | CommitProgress() | CommitConsumed():
             group = groups.get(command.consumer_group)
             known_offsets = 0 if group is None else sum(map(len, group.offsets.values()))
             asked = sum(map(len, command.offsets.values()))
             return (GROUP if group is None else 0) + OFFSET * max(0, asked - known_offsets)
         case OpenStage():
             return STAGE + len(command.label) + len(command.writer_id)
-        case CommitTransaction() | CommitWrite():
+        case CommitTransaction() | CommitWrite() | CommitConsumedTransaction():
             known_writer = command.writer_id in catalog.transactions.writers.by_name
             return 0 if known_writer else WRITER + SPAN * len(command.stages)
         case EvolveSchema():
             return len(command.schema)
     return 0
+
+
+def _member(member: Member | JoinGroup) -> int:
+    names = sum(map(len, member.topics)) + len(member.instance_id) + len(member.label)
+    return MEMBER + names

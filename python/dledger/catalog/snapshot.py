@@ -17,9 +17,11 @@ import json
 import struct
 import sys
 from array import array
+from dataclasses import astuple
 from typing import Any, Final
 
 from dledger.catalog.clients.consumer_groups import ConsumerGroup, Groups
+from dledger.catalog.clients.group_members import GroupMembership, Member, PartitionOwner
 from dledger.catalog.clients.producers import WINDOW, Producers, ProducerState, ResultWindow
 from dledger.catalog.clients.transactions import STAGED_ROW, StageState, Transactions
 from dledger.catalog.clients.writers import Trace, Writer, Writers
@@ -76,6 +78,8 @@ def encode(catalog: CatalogState) -> bytes:
         ],
         **_encode_digests(catalog.transactions.writers),
     }
+    if memberships := _encode_memberships(catalog.consumer_groups):
+        meta["memberships"] = memberships
     if catalog.members:
         meta["members"] = [catalog.members_index, sorted(catalog.members.items())]
     if catalog.schemas.by_topic:
@@ -123,6 +127,31 @@ def _decode_groups(data: list[Any], groups: Groups) -> None:
         group.offsets = {topic_id: dict(spans) for topic_id, spans in offsets}
         if more:
             group.committed_ms, group.holds = more
+
+
+def _encode_memberships(groups: Groups) -> list[Any]:
+    """Of groups that have ever had members."""
+    return [
+        [
+            name,
+            one.epoch,
+            one.changed_at,
+            [list(astuple(member)) for member in one.members.values()],
+            list(one.target.items()),
+            [[key, *owner] for key, owner in one.owners.items()],
+        ]
+        for name, group in sorted(groups.by_name.items())
+        if (one := group.membership).epoch
+    ]
+
+
+def _decode_memberships(data: list[Any], groups: Groups) -> None:
+    for name, epoch, changed_at, members, target, owners in data:
+        found = groups.by_name[name].membership = GroupMembership(epoch, changed_at)
+        for member_id, instance_id, label, topics, *more in members:
+            found.members[member_id] = Member(member_id, instance_id, label, tuple(topics), *more)
+        found.target = dict(target)
+        found.owners = {key: PartitionOwner(*owner) for key, *owner in owners}
 
 
 def _encode_producers(producers: Producers, packed: list[bytes]) -> dict[str, Any]:
@@ -225,6 +254,7 @@ def decode(data: bytes, catalog: CatalogState, tables: TableFactory) -> None:
         catalog.queues = Queues.decode(meta["queues"])
     _decode_topics(meta, packed, catalog, tables)
     _decode_groups(meta["groups"], catalog.consumer_groups)
+    _decode_memberships(meta.get("memberships", []), catalog.consumer_groups)
     _decode_producers(meta["producers"], packed, catalog.producers)
     for stage_id, writer_id, sequence, label, deadline_ms, batches, records in meta["stages"]:
         rows = bytearray(packed.take(batches * STAGED_ROW.size))

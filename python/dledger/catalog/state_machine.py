@@ -25,6 +25,8 @@ from dledger.protocol.messages.catalog_commands import (
     Admit,
     AdoptCommitLog,
     Command,
+    CommitConsumed,
+    CommitConsumedTransaction,
     CommitOffsets,
     CommitProgress,
     CommitTransaction,
@@ -37,7 +39,10 @@ from dledger.protocol.messages.catalog_commands import (
     Expire,
     HoldRetention,
     InitProducer,
+    JoinGroup,
+    LeaveGroup,
     OpenStage,
+    ReleasePartitions,
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry_runs import EntryRun
@@ -208,7 +213,7 @@ class Catalog(CatalogState):
             case DeleteTopic():
                 return self._delete_topic(command)
             case AddPartitions():
-                return self.topics_state.grow(command)
+                return self._add_partitions(index, command)
             case InitProducer():
                 return self.producers.open(index, command, self.clock_ms)
             case OpenStage():
@@ -219,8 +224,16 @@ class Catalog(CatalogState):
                 return self.transactions.commit_write(index, command, self.clock_ms)
             case AbortTransaction():
                 return self.transactions.abort(command)
-            case CommitOffsets() | CommitProgress():
+            case CommitOffsets() | CommitProgress() | CommitConsumed():
                 return self.consumer_groups.commit(command)
+            case CommitConsumedTransaction():
+                return self._commit_consumed(index, command)
+            case JoinGroup():
+                return self.consumer_groups.join(index, command)
+            case ReleasePartitions():
+                return self.consumer_groups.release(index, command)
+            case LeaveGroup():
+                return self.consumer_groups.leave(index, command)
             case DeleteGroup():
                 return self.consumer_groups.delete(command)
             case HoldRetention():
@@ -243,6 +256,28 @@ class Catalog(CatalogState):
         result, created = self.topics_state.create(command)
         if created is not None:
             self.schemas.add(created)
+            self.consumer_groups.topic_changed(self.applied_index, command.name)
+        return result
+
+    def _add_partitions(self, index: int, command: AddPartitions) -> CommandResult:
+        result = self.topics_state.grow(command)
+        if result.code is _SUCCESS:
+            self.consumer_groups.topic_changed(index, command.name)
+        return result
+
+    def _commit_consumed(self, index: int, command: CommitConsumedTransaction) -> CommandResult:
+        """A transaction and the offsets that it was made from: both or neither."""
+        writer = self.transactions.writers.find(command.writer_id)
+        is_repeat = writer is not None and command.sequence <= writer.sequence
+        refused = None if is_repeat else self.consumer_groups.refusal(command.consumed)
+        if refused is not None:
+            return refused
+        plain = CommitTransaction(
+            writer_id=command.writer_id, sequence=command.sequence, stages=command.stages
+        )
+        result = self.transactions.commit(index, plain)
+        if result.code is _SUCCESS and not is_repeat:
+            self.consumer_groups.note(command.consumed, command.time_ms)
         return result
 
     def _delete_topic(self, command: DeleteTopic) -> CommandResult:
@@ -254,6 +289,7 @@ class Catalog(CatalogState):
         self.schemas.drop(info.topic_id)
         self.producers.drop_partitions(dropped.keys())
         self.consumer_groups.forget_topic(info.topic_id)
+        self.consumer_groups.topic_changed(self.applied_index, command.name)
         return CommandResult(_SUCCESS)
 
     def _admit(self, command: Admit) -> CommandResult:

@@ -10,16 +10,22 @@ from dledger.lazy import lazy_names
 
 if TYPE_CHECKING:
     from dledger.client.aio.client import AsyncClient
+    from dledger.client.aio.consumer import AsyncConsumer
+    from dledger.client.aio.consuming.transaction import AsyncConsumerTransaction
     from dledger.client.aio.producer import AsyncProducer, AsyncRecordFuture
     from dledger.client.aio.staging import AsyncStage, AsyncTransaction
     from dledger.client.blocking.client import Client
+    from dledger.client.blocking.consumer import Consumer, ConsumerTransaction
     from dledger.client.blocking.producer import Producer
     from dledger.client.blocking.staging import Stage, Transaction
     from dledger.client.blocking.waiting import RecordFuture
+    from dledger.client.protocol.consuming.records import ConsumerRecord
+    from dledger.client.protocol.consuming.settings import TopicPartition
     from dledger.client.protocol.operations.group_state import (
         CommitState,
         EntryState,
         Lag,
+        MemberState,
         PartitionState,
     )
     from dledger.client.protocol.results import (
@@ -36,6 +42,8 @@ __getattr__, __dir__ = lazy_names(
     {
         "Appended": "dledger.client.protocol.results",
         "AsyncClient": "dledger.client.aio.client",
+        "AsyncConsumer": "dledger.client.aio.consumer",
+        "AsyncConsumerTransaction": "dledger.client.aio.consuming.transaction",
         "AsyncProducer": "dledger.client.aio.producer",
         "AsyncRecordFuture": "dledger.client.aio.producer",
         "AsyncStage": "dledger.client.aio.staging",
@@ -43,16 +51,21 @@ __getattr__, __dir__ = lazy_names(
         "Client": "dledger.client.blocking.client",
         "CommitState": "dledger.client.protocol.operations.group_state",
         "Committed": "dledger.client.protocol.results",
+        "Consumer": "dledger.client.blocking.consumer",
+        "ConsumerRecord": "dledger.client.protocol.consuming.records",
+        "ConsumerTransaction": "dledger.client.blocking.consumer",
         "Delivery": "dledger.client.protocol.results",
         "EntryState": "dledger.client.protocol.operations.group_state",
         "GroupOffsets": "dledger.client.protocol.results",
         "Lag": "dledger.client.protocol.operations.group_state",
+        "MemberState": "dledger.client.protocol.operations.group_state",
         "PartitionState": "dledger.client.protocol.operations.group_state",
         "Producer": "dledger.client.blocking.producer",
         "Range": "dledger.client.protocol.results",
         "RecordFuture": "dledger.client.blocking.waiting",
         "Span": "dledger.client.protocol.results",
         "Stage": "dledger.client.blocking.staging",
+        "TopicPartition": "dledger.client.protocol.consuming.settings",
         "Transaction": "dledger.client.blocking.staging",
     },
 )
@@ -60,6 +73,8 @@ __getattr__, __dir__ = lazy_names(
 __all__ = [
     "Appended",
     "AsyncClient",
+    "AsyncConsumer",
+    "AsyncConsumerTransaction",
     "AsyncProducer",
     "AsyncRecordFuture",
     "AsyncStage",
@@ -67,15 +82,20 @@ __all__ = [
     "Client",
     "CommitState",
     "Committed",
+    "Consumer",
+    "ConsumerRecord",
+    "ConsumerTransaction",
     "Delivery",
     "EntryState",
     "GroupOffsets",
     "Lag",
+    "MemberState",
     "PartitionState",
     "Producer",
     "Range",
     "RecordFuture",
     "Span",
     "Stage",
+    "TopicPartition",
     "Transaction",
 ]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dledger.compiled import native
 from dledger.node.application import Application
 from dledger.node.context import NodeContext
+from dledger.node.handlers.consumer_sessions import ConsumerSessions
 from dledger.node.handlers.fetches import Reads
 from dledger.node.handlers.listings import Listings
 from dledger.node.handlers.metadata import MetadataHandler
@@ -67,6 +68,7 @@ class NodeParts:
         self.application = self._application(context)
         self.reads = Reads(context, self.polls)
         self.metadata = MetadataHandler(context, self.linearizable)
+        self.sessions = ConsumerSessions(context, self.proposals, linearizable=self.linearizable)
         handlers = RequestHandlers(
             proposals=self.proposals,
             reads=self.reads,
@@ -74,6 +76,7 @@ class NodeParts:
             metadata=self.metadata,
             admissions=self.admissions,
             listings=Listings(context, self.linearizable),
+            sessions=self.sessions,
             repairs=self.repairs,
             snapshots=self.snapshots.receiver,
             application=self.application,
@@ -97,6 +100,7 @@ class NodeParts:
                 ClockCheck(context, clocks),
                 self.disk_watch,
                 Expiry(context, self.proposals),
+                self.sessions,
                 self.checkpointer,
                 self.retention,
                 self.idle_timeout,

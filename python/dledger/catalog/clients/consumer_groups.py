@@ -1,4 +1,9 @@
-"""Consumer groups: how far each has got in which topics, and which of them hold retention back."""
+"""Consumer groups: how far each has got in which topics, which of them hold retention back, and
+their members (`dledger.catalog.clients.group_members`).
+
+A group without members is anybody's, as that of a Spark query: whoever names it commits its
+offsets. While it has members, they alone do.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +11,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from dledger.catalog.clients.group_members import GroupMembership
 from dledger.catalog.results import CommandResult
 from dledger.catalog.topics.partition import Partition
 from dledger.catalog.topics.topics import Topics
 from dledger.protocol.messages.catalog_commands import (
+    CommitConsumed,
     CommitOffsets,
     CommitProgress,
     DeleteGroup,
     HoldRetention,
+    JoinGroup,
+    LeaveGroup,
+    ReleasePartitions,
 )
 from dledger.protocol.messages.codes import Code
 
 _DONE: Final = CommandResult(Code.SUCCESS)
+Commit = CommitOffsets | CommitProgress | CommitConsumed
 
 
 class Hold(NamedTuple):
@@ -40,6 +51,7 @@ class ConsumerGroup:
     """When it said so last, in ms since 1970 by the leader's clock; 0: before that was noted."""
     holds: bool = False
     """Records that it has not processed are kept over their time, as far as an operator allows."""
+    membership: GroupMembership = field(default_factory=GroupMembership)
 
 
 class Groups:
@@ -51,12 +63,58 @@ class Groups:
         self._partition = partition
         self.by_name: dict[str, ConsumerGroup] = {}
 
-    def commit(self, command: CommitOffsets | CommitProgress) -> CommandResult:
+    # ---- members
+
+    def join(self, index: int, command: JoinGroup) -> CommandResult:
+        """A consumer is a member from now on; the group is there with its first one."""
+        group = self.by_name.setdefault(command.consumer_group, ConsumerGroup())
+        group.membership.join(index, command, self._partitions)
+        return _DONE
+
+    def leave(self, index: int, command: LeaveGroup) -> CommandResult:
+        """Members are gone; those that were none are no error."""
+        group = self.by_name.get(command.consumer_group)
+        if group is not None:
+            group.membership.leave(
+                index,
+                command.member_ids,
+                temporarily=command.temporarily,
+                partitions=self._partitions,
+            )
+        return _DONE
+
+    def release(self, index: int, command: ReleasePartitions) -> CommandResult:
+        """A member has given partitions back."""
+        group = self.by_name.get(command.consumer_group)
+        if group is not None:
+            group.membership.release(index, command.member_id, command.epoch, command.partitions)
+        return _DONE
+
+    def topic_changed(self, index: int, name: str) -> None:
+        """A topic was created or deleted, or has more partitions: its readers get other shares."""
+        for group in self.by_name.values():
+            members = group.membership.members.values()
+            if any(name in member.topics for member in members):
+                group.membership.rebalance(index, self._partitions)
+
+    def _partitions(self, name: str) -> tuple[int, int]:
+        info = self._topics.by_name.get(name)
+        return (-1, 0) if info is None else (info.topic_id, info.partitions)
+
+    # ---- offsets
+
+    def commit(self, command: Commit) -> CommandResult:
         """All or nothing: a refused commit changes nothing."""
-        refused = self.no_partition(command)
+        refused = self.refusal(command)
+        if refused is None:
+            self.note(command)
+        return refused or _DONE
+
+    def refusal(self, command: Commit) -> CommandResult | None:
+        """Why a commit is refused, or None."""
+        refused = self.no_partition(command) or self._fenced(command)
         if refused is not None:
             return refused
-        checked: list[tuple[int, int, int]] = []
         for name, offsets in command.offsets.items():
             info = self._topics.by_name[name]
             for number, offset in offsets.items():
@@ -66,18 +124,61 @@ class Groups:
                         f"{name}/{number} ends at offset {end}; {offset} cannot have been processed"
                     )
                     return CommandResult(Code.OFFSET_OUT_OF_RANGE, text)
-                checked.append((info.topic_id, number, offset))
-        group = self.by_name.setdefault(command.consumer_group, ConsumerGroup())
-        for topic_id, number, offset in checked:
-            group.offsets.setdefault(topic_id, {})[number] = offset
-        # the older command never noted it, and a replay must not either
-        if isinstance(command, CommitProgress):
-            group.committed_ms = command.time_ms
-        return _DONE
+        return None
 
-    def no_partition(self, command: CommitOffsets | CommitProgress) -> CommandResult | None:
+    def note(self, command: Commit, time_ms: int = 0) -> None:
+        """The offsets of a commit that is not refused, made at ``time_ms`` where it has no time of
+        its own."""
+        group = self.by_name.setdefault(command.consumer_group, ConsumerGroup())
+        if isinstance(command, CommitConsumed):
+            member = group.membership.members[command.member_id]
+            if command.sequence <= member.committed:
+                return
+            member.committed = command.sequence
+        for name, offsets in command.offsets.items():
+            group.offsets.setdefault(self._topics.by_name[name].topic_id, {}).update(offsets)
+        # the older command never noted it, and a replay must not either
+        if not isinstance(command, CommitOffsets):
+            group.committed_ms = command.time_ms or time_ms
+
+    def _fenced(self, command: Commit) -> CommandResult | None:
+        """The answer where the offsets are another's to commit."""
+        name = command.consumer_group
+        group = self.by_name.get(name)
+        membership = GroupMembership() if group is None else group.membership
+        if not isinstance(command, CommitConsumed):
+            return self.in_use(name)
+        if command.member_id not in membership.members:
+            text = f"group {name!r} has no member {command.member_id}: its session has ended"
+            return CommandResult(Code.UNKNOWN_CONSUMER, text)
+        for topic, offsets in command.offsets.items():
+            topic_id = self._topics.by_name[topic].topic_id
+            for number in offsets:
+                key = topic_id << 32 | number
+                if not membership.is_owner(command.member_id, command.epoch, key):
+                    owner = membership.owners.get(key)
+                    text = (
+                        f"{topic}/{number} is {'nobody' if owner is None else owner.member_id}'s "
+                        f"in group {name!r}, not {command.member_id}'s of epoch {command.epoch}"
+                    )
+                    return CommandResult(Code.CONSUMER_FENCED, text)
+        return None
+
+    def in_use(self, name: str) -> CommandResult | None:
+        """The answer to one that is no member, while there are any."""
+        group = self.by_name.get(name)
+        if group is None or not group.membership.members:
+            return None
+        some = ", ".join(one.label or one.member_id for one in group.membership.members.values())
+        text = (
+            f"consumer group {name!r} has {len(group.membership.members)} members ({some[:200]}), "
+            f"which alone commit its offsets: end them, or use another group"
+        )
+        return CommandResult(Code.GROUP_IN_USE, text)
+
+    def no_partition(self, command: Commit) -> CommandResult | None:
         """The answer where a topic or partition is not there, or another one by now."""
-        log_ids = command.log_ids if isinstance(command, CommitProgress) else {}
+        log_ids = {} if isinstance(command, CommitOffsets) else command.log_ids
         for name, offsets in command.offsets.items():
             info = self._topics.by_name.get(name)
             if info is None:
@@ -104,13 +205,16 @@ class Groups:
         return _DONE
 
     def delete(self, command: DeleteGroup) -> CommandResult:
-        """Forget a group; without effect when there is none."""
-        self.by_name.pop(command.consumer_group, None)
-        return _DONE
+        """Forget a group that has no members; without effect when there is none."""
+        refused = self.in_use(command.consumer_group)
+        if refused is None:
+            self.by_name.pop(command.consumer_group, None)
+        return refused or _DONE
 
     def forget_topic(self, topic_id: int) -> None:
         for group in self.by_name.values():
             group.offsets.pop(topic_id, None)
+            group.membership.forget_topic(topic_id)
 
     def offsets(self, name: str) -> dict[str, dict[int, int]]:
         """topic -> partition -> offset; empty when there is no such group."""

@@ -22,6 +22,7 @@ from dledger.catalog.results import STAGED, CommandResult, DataResult
 from dledger.catalog.topics.partition import Partition
 from dledger.protocol.messages.catalog_commands import (
     AbortTransaction,
+    CommitConsumedTransaction,
     CommitTransaction,
     CommitWrite,
     OpenStage,
@@ -289,11 +290,13 @@ def malformed_stage(command: OpenStage) -> str:
     return ""
 
 
-def malformed_commit(command: CommitTransaction | CommitWrite) -> str:
+def malformed_commit(
+    command: CommitTransaction | CommitWrite | CommitConsumedTransaction,
+) -> str:
     """The fault of a commit that does not depend on its stages, or nothing."""
     if not 0 < len(command.writer_id) <= MAX_NAME or command.sequence < 0:
         return f"a writer id has 1 to {MAX_NAME} characters, a sequence is 0 or more"
-    if isinstance(command, CommitTransaction):
+    if not isinstance(command, CommitWrite):
         return ""
     if (
         len(command.formerly) > MAX_NAME

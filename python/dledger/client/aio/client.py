@@ -12,6 +12,8 @@ from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.appending import Appendable, append, records_of
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
+from dledger.client.protocol.consuming.callbacks import Callbacks, OnChange
+from dledger.client.protocol.consuming.settings import ConsumerSettings, commit_seconds
 from dledger.client.protocol.operations import transaction_requests as transactions
 from dledger.client.protocol.operations.methods import Operations
 from dledger.client.protocol.operations.read_range import (
@@ -39,6 +41,7 @@ from dledger.records.body.one_record import OneRecord
 if TYPE_CHECKING:  # what loads Arrow
     import pyarrow as pa
 
+    from dledger.client.aio.consumer import AsyncConsumer
     from dledger.client.aio.producer import AsyncProducer
     from dledger.client.aio.staging import AsyncStage, AsyncTransaction
     from dledger.client.protocol.operations.scanning import Place, Scan
@@ -186,6 +189,42 @@ class AsyncClient(Operations):
             partition=partition,
             on_delivery=on_delivery,
         )
+
+    async def consumer(
+        self,
+        group: str,
+        topics: Sequence[str] = (),
+        *,
+        pattern: str | None = None,
+        instance_id: str | None = None,
+        session_timeout_ms: int = 10_000,
+        max_poll_interval_ms: int = 300_000,
+        auto_offset_reset: str = "earliest",
+        commit: str | float = "manual",
+        max_bytes: int = 32 << 20,
+        on_assigned: OnChange | None = None,
+        on_revoked: OnChange | None = None,
+        on_lost: OnChange | None = None,
+    ) -> AsyncConsumer:
+        """See `Client.consumer`; the callbacks may be coroutine functions."""
+        from dledger.client.aio.consumer import AsyncConsumer
+        from dledger.client.aio.consuming.engine import ConsumerEngine
+
+        settings = ConsumerSettings(
+            group=group,
+            topics=tuple(topics),
+            pattern=pattern or "",
+            instance_id=instance_id or "",
+            session_timeout_ms=session_timeout_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
+            auto_offset_reset=auto_offset_reset,
+            commit_s=commit_seconds(commit),
+            max_bytes=max_bytes,
+        )
+        engine = ConsumerEngine(self.core, self._transport, settings=settings)
+        await engine.open()
+        callbacks = Callbacks(on_assigned, on_revoked, on_lost)
+        return AsyncConsumer(self.core, self._transport, engine=engine, callbacks=callbacks)
 
     async def transaction(
         self, writer_id: str, sequence: int, *, label: str = "", timeout_ms: int = 600_000

@@ -16,7 +16,13 @@ from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.operations.topics import known_topic
 from dledger.client.protocol.results import Committed
 from dledger.client.protocol.writing.pieces import check_alone, pieces_of
-from dledger.client.protocol.writing.staging import Batches, StageTally, TransactionState, cut
+from dledger.client.protocol.writing.staging import (
+    Batches,
+    Consumed,
+    StageTally,
+    TransactionState,
+    cut,
+)
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.records.body.build import Headers, Times, Values
@@ -94,10 +100,13 @@ class AsyncTransaction:
         stage: AsyncStage | Committed,
         writer_id: str,
         sequence: int,
+        consumed: Consumed | None = None,
     ) -> None:
         self._core = core
         self._run = transport.run
-        self._state = TransactionState(core, stage, writer_id=writer_id, sequence=sequence)
+        self._state = TransactionState(
+            core, stage, writer_id=writer_id, sequence=sequence, consumed=consumed
+        )
 
     async def append(
         self,

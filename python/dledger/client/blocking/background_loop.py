@@ -65,9 +65,13 @@ class Background:
             ConfigError: as `check_elsewhere`.
         """
         self.check_elsewhere()
+        return self.start(work).result()
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Answer[T]:
+        """Run on the loop; the future has the result."""
         answer: Answer[T] = Answer()
         self.loop.call_soon_threadsafe(lambda: self._start(work, answer))
-        return answer.result()
+        return answer
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, T]], answer: Answer[T]) -> None:
         try:

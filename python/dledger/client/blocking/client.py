@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +15,8 @@ from dledger.client.blocking.transport import BlockingTransport
 from dledger.client.protocol.appending import Appendable, append, records_of
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
+from dledger.client.protocol.consuming.callbacks import Callbacks, OnChange
+from dledger.client.protocol.consuming.settings import ConsumerSettings, commit_seconds
 from dledger.client.protocol.operations import transaction_requests as transactions
 from dledger.client.protocol.results import Appended, Committed, OnDelivery
 from dledger.errors import DLedgerError
@@ -24,6 +27,7 @@ from dledger.records.body.one_record import OneRecord
 if TYPE_CHECKING:  # what loads Arrow, which not every program with a client needs
     import pyarrow as pa
 
+    from dledger.client.blocking.consumer import Consumer
     from dledger.client.blocking.producer import Producer
     from dledger.client.blocking.staging import Stage, Transaction
     from dledger.client.protocol.writing.pieces import Pieces
@@ -244,6 +248,69 @@ class Client(ReadingClient):
             opened=opened,
             partition=partition,
             on_delivery=on_delivery,
+        )
+
+    def consumer(
+        self,
+        group: str,
+        topics: Sequence[str] = (),
+        *,
+        pattern: str | None = None,
+        instance_id: str | None = None,
+        session_timeout_ms: int = 10_000,
+        max_poll_interval_ms: int = 300_000,
+        auto_offset_reset: str = "earliest",
+        commit: str | float = "manual",
+        max_bytes: int = 32 << 20,
+        on_assigned: OnChange | None = None,
+        on_revoked: OnChange | None = None,
+        on_lost: OnChange | None = None,
+    ) -> Consumer:
+        """A member of a consumer group: it reads its share of these topics, and no other member
+        reads it at that time.
+
+        Args:
+            group: the group's name; its committed offsets outlive its members.
+            topics: those to read, which must be there.
+            pattern: a regular expression in their place; topics whose whole name it fits are read,
+                also ones that come later.
+            instance_id: makes a static member: one that comes back under this name within its
+                session's time-out has its partitions again, and no other member is disturbed.
+            session_timeout_ms: a member that is not heard of for so long is gone, 1000 or more.
+            max_poll_interval_ms: a program that asks for nothing for so long is taken for stuck,
+                and its consumer leaves the group until it asks again.
+            auto_offset_reset: where to begin when the group has committed nothing, or the records
+                there are not kept any more: "earliest", "latest", or "error".
+            commit: "manual", or the seconds between two commits of what was processed. These are
+                made when the program asks for more records.
+            max_bytes: stored bytes that are fetched ahead of the program, over all partitions.
+            on_assigned, on_revoked, on_lost: called with the partitions that this member was given,
+                before their first record; is to give back, still able to commit; or has lost, when
+                another may have them already (without ``on_lost``: ``on_revoked``).
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            ConfigError: an argument cannot be.
+        """
+        from dledger.client.blocking.consumer import Consumer
+
+        settings = ConsumerSettings(
+            group=group,
+            topics=tuple(topics),
+            pattern=pattern or "",
+            instance_id=instance_id or "",
+            session_timeout_ms=session_timeout_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
+            auto_offset_reset=auto_offset_reset,
+            commit_s=commit_seconds(commit),
+            max_bytes=max_bytes,
+        )
+        return Consumer(
+            self.core,
+            self._run,
+            transport=self._async_transport(),
+            settings=settings,
+            callbacks=Callbacks(on_assigned, on_revoked, on_lost),
         )
 
     def transaction(

@@ -19,7 +19,13 @@ from dledger.client.protocol.client_state import ClientState, OperationRunner
 from dledger.client.protocol.operations.topics import known_topic
 from dledger.client.protocol.results import Committed
 from dledger.client.protocol.writing.pieces import check_alone, pieces_of
-from dledger.client.protocol.writing.staging import Batches, StageTally, TransactionState, cut
+from dledger.client.protocol.writing.staging import (
+    Batches,
+    Consumed,
+    StageTally,
+    TransactionState,
+    cut,
+)
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import TopicInfo
@@ -136,10 +142,13 @@ class Transaction:
         stage: Stage | Committed,
         writer_id: str,
         sequence: int,
+        consumed: Consumed | None = None,
     ) -> None:
         self._core = core
         self._run = run
-        self._state = TransactionState(core, stage, writer_id=writer_id, sequence=sequence)
+        self._state = TransactionState(
+            core, stage, writer_id=writer_id, sequence=sequence, consumed=consumed
+        )
 
     def append(
         self,

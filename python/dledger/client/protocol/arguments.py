@@ -206,12 +206,13 @@ TAKEN: Final[Mapping[str, Take]] = {
     "Mapping[str, str]": _pairs(_text, _text, "a dict of text -> text"),
     "bytes | str": _one_of(bytes, bytearray, memoryview, str, named="bytes or text"),
     "OnDelivery": _callback,
+    "OnChange": _callback,
     "bytes": _one_of(bytes, bytearray, memoryview, named="bytes"),
 }
 """By annotation, without its ``| None``."""
 ELSEWHERE: Final = frozenset({
     "Values", "Values | Rows", "Values | None", "Headers | None", "Times | None", "Place", "Any",
-    "RowsSum | None", "Batches",
+    "RowsSum | None", "Batches", "str | float",
     "type[BaseException] | None", "BaseException | None", "TracebackType | None",
 })  # fmt: skip
 """Annotations of arguments that are looked at where they are used."""

@@ -10,7 +10,13 @@ from functools import partial
 from typing import Any, Final
 
 from dledger.catalog.clients.writers import Offsets
-from dledger.catalog.listing import first_offsets, list_commits, list_partitions, list_progress
+from dledger.catalog.listing import (
+    first_offsets,
+    list_commits,
+    list_members,
+    list_partitions,
+    list_progress,
+)
 from dledger.errors import CorruptEntry, OffsetOutOfRange, ProtocolError, TopicNotFound
 from dledger.net import Connection
 from dledger.node.context import NodeContext, NodePart
@@ -29,6 +35,7 @@ MAX_ROWS: Final = {
     Listing.PROGRESS: 1000,
     Listing.COMMITS: 200,
     Listing.ENTRIES: 500,
+    Listing.MEMBERS: 20,
 }
 """Of one page, so that it fits a frame's header."""
 READ_BYTES: Final = 4 << 20
@@ -62,6 +69,8 @@ class Listings(NodePart):
             send(self._page(*list_partitions(self._catalog, request.start, limit)))
         elif request.listing is Listing.PROGRESS:
             send(self._page(*list_progress(self._catalog, request.name, request.start, limit)))
+        elif request.listing is Listing.MEMBERS:
+            send(self._page(*list_members(self._catalog, request.name, request.start, limit)))
         elif request.listing is Listing.COMMITS:
             start = max(request.start, self._store.begin_index)
             commits, following = list_commits(self._catalog, start, limit)

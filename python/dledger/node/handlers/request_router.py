@@ -18,6 +18,7 @@ from dledger.net.limits.turns import Company, Pace, Turns
 from dledger.node.application import Application
 from dledger.node.application import Handler as PayloadHandler
 from dledger.node.context import NodeContext, NodePart
+from dledger.node.handlers.consumer_sessions import ConsumerSessions
 from dledger.node.handlers.fetches import Reads
 from dledger.node.handlers.listings import Listings
 from dledger.node.handlers.metadata import MetadataHandler
@@ -42,6 +43,7 @@ from dledger.protocol.messages.client import (
     TransferRequest,
 )
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.group_heartbeat import GroupHeartbeatRequest
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.protocol.messages.repair import RepairRequest, RepairResponse
@@ -89,6 +91,7 @@ class RequestHandlers:
     metadata: MetadataHandler
     admissions: Admissions
     listings: Listings
+    sessions: ConsumerSessions
     repairs: Repairs
     snapshots: SnapshotReceiver
     application: Application
@@ -106,6 +109,7 @@ class RequestHandlers:
             TransferRequest: self.metadata.transfer,
             AdmitRequest: self.admissions.admit,
             ListRequest: self.listings.ask,
+            GroupHeartbeatRequest: self.sessions.heartbeat,
         }
 
     def by_request_with_payload(self) -> dict[type[Any], PayloadHandler]:

@@ -26,6 +26,7 @@ from dledger.protocol.messages.catalog_commands import (
     CreateTopic,
     HoldRetention,
     InitProducer,
+    JoinGroup,
 )
 from dledger.protocol.messages.codes import Code
 from dledger.types import Index
@@ -116,7 +117,7 @@ class Quotas:
                 claim[MAX_PARTITIONS] = max(0, command.partitions - known.partitions)
             case InitProducer() if command.producer_name not in catalog.producers.by_name:
                 claim[MAX_PRODUCERS] = 1
-            case CommitOffsets() | CommitProgress() | HoldRetention() if (
+            case CommitOffsets() | CommitProgress() | HoldRetention() | JoinGroup() if (
                 command.consumer_group not in catalog.consumer_groups.by_name
             ):
                 claim[MAX_CONSUMER_GROUPS] = 1

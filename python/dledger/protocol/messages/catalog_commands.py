@@ -194,6 +194,71 @@ class EnforceSecret:
     """From here on no member is taken without a proof of the group's secret."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinGroup:
+    """A consumer is a member of its group from now on, with a share of these topics. One that is a
+    member gets other topics by it, unless its ``version`` is no newer than the last one's."""
+
+    consumer_group: str
+    member_id: str
+    """Drawn by the consumer for this membership alone."""
+    topics: tuple[str, ...]
+    """A topic that is not there yet counts from its creation on."""
+    session_timeout_ms: int
+    instance_id: str = ""
+    """Of a static member: whoever joins under it again has its share, the others keep theirs."""
+    label: str = ""
+    """The program, for people."""
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasePartitions:
+    """A member reads these partitions no more, of which it learned in ``epoch`` that they are to be
+    another's. One that it was given in a later epoch stays its own."""
+
+    consumer_group: str
+    member_id: str
+    epoch: int
+    partitions: tuple[int, ...]
+    """Topic id << 32 | number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveGroup:
+    """These members are gone: they end, or their leader has not heard of them for their session's
+    time. ``temporarily``: static members keep their share for their session's time."""
+
+    consumer_group: str
+    member_ids: tuple[str, ...]
+    temporarily: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitConsumed:
+    """As `CommitProgress`, of a member that has these partitions and knows the group's ``epoch``.
+    Its commits are numbered; one that comes late, behind a newer one, changes nothing."""
+
+    consumer_group: str
+    member_id: str
+    epoch: int
+    sequence: int
+    offsets: dict[str, dict[int, int]]
+    log_ids: dict[str, str] = field(default_factory=dict)
+    time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitConsumedTransaction:
+    """`CommitTransaction` and `CommitConsumed` in one: both are done, or neither."""
+
+    writer_id: str
+    sequence: int
+    stages: tuple[StageSum, ...]
+    consumed: CommitConsumed
+    time_ms: int = 0
+
+
 Command = (
     CreateTopic
     | DeleteTopic
@@ -212,4 +277,9 @@ Command = (
     | AdoptCommitLog
     | EnforceSecret
     | CommitWrite
+    | JoinGroup
+    | ReleasePartitions
+    | LeaveGroup
+    | CommitConsumed
+    | CommitConsumedTransaction
 )

@@ -203,6 +203,10 @@ class Listing(IntEnum):
     ENTRIES = 3
     """index, term, pos, size, kind (as `dledger dump` has them); of records topic, partition,
     offset (-1 while they have none) and records; of a command its name and fields as text."""
+    MEMBERS = 4
+    """Of the consumer group that is named: member_id, instance_id, label, epoch (the group's),
+    state ("reads", "waits" for partitions of others, "away" or "replaced" as a static member), and
+    partitions (topic -> those that it reads)."""
 
 
 @slots_dataclass(kw_only=True)

@@ -68,3 +68,10 @@ class Code(IntEnum):
     REPLAY_MISMATCH = 616
     """The transaction was committed already, with other rows, or is older than the writer's last
     one."""
+    CONSUMER_FENCED = 617
+    """A member of a consumer group has not, or no longer, what it asks with: its membership was
+    taken over by its successor, or the partition is another member's."""
+    UNKNOWN_CONSUMER = 618
+    """The group has no such member: its session has ended."""
+    GROUP_IN_USE = 619
+    """The consumer group has members: only they commit its offsets."""

@@ -27,6 +27,7 @@ from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE
 from dledger.protocol.messages.entry_runs import pieces_of, read_entries
 from dledger.protocol.messages.fetched import RUN_ROW, FetchedBatches, FetchedRun, FetchResponse
+from dledger.protocol.messages.group_heartbeat import GroupHeartbeatRequest
 from dledger.protocol.messages.peer import PeerMessage, PushEntryRequest
 from dledger.protocol.messages.repair import RepairMessage, RepairResponse
 from dledger.protocol.messages.rocketmq import (
@@ -50,7 +51,13 @@ from dledger.protocol.wire.msgpack import pack, unpack
 from dledger.types import Buffer
 
 Message = (
-    ClientRequest | ClientResponse | PeerMessage | RepairMessage | InstallMessage | BrokerRequest
+    ClientRequest
+    | GroupHeartbeatRequest
+    | ClientResponse
+    | PeerMessage
+    | RepairMessage
+    | InstallMessage
+    | BrokerRequest
 )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from dledger.protocol.messages import catalog_commands as command
 from dledger.protocol.messages import client, fetched, hello, peer, repair, splits
+from dledger.protocol.messages import group_heartbeat as group
 from dledger.protocol.messages import rocketmq as broker
 from dledger.protocol.messages import snapshot as install
 
@@ -63,6 +64,8 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     63: broker.GetMessageResponse,
     64: broker.QueryMessageRequest,
     65: broker.QueryMessageResponse,
+    66: group.GroupHeartbeatRequest,
+    67: group.GroupHeartbeatResponse,
 }
 KINDS: Final[dict[type[Any], int]] = {message: kind for kind, message in MESSAGES.items()}
 
@@ -84,6 +87,11 @@ COMMANDS: Final[dict[int, type[Any]]] = {
     15: command.AdoptCommitLog,
     16: command.EnforceSecret,
     17: command.CommitWrite,
+    18: command.JoinGroup,
+    19: command.ReleasePartitions,
+    20: command.LeaveGroup,
+    21: command.CommitConsumed,
+    22: command.CommitConsumedTransaction,
 }
 """Commands are stored in the log, so these numbers are for ever."""
 COMMAND_TAGS: Final[dict[type[Any], int]] = {kind: tag for tag, kind in COMMANDS.items()}

@@ -110,6 +110,24 @@ class EntryState:
     fields: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class MemberState:
+    """A member of a consumer group."""
+
+    member_id: str
+    instance_id: str
+    """Of a static member; else empty."""
+    label: str
+    """Its program: machine and process."""
+    epoch: int
+    """The group's: it grows with each change of members, topics or partitions."""
+    state: str
+    """"reads", or "waits" for partitions that others have not given back; of a static member "away"
+    while it has left for a moment, "replaced" when another program has its instance id."""
+    partitions: dict[str, list[int]]
+    """topic -> the partitions that it reads."""
+
+
 def partitions(core: ClientState) -> Operation[list[PartitionState]]:
     """All partitions of all topics, with their content, by topic and number."""
     rows = yield from _all(Listing.PARTITIONS, "list partitions")
@@ -128,6 +146,16 @@ def lag(core: ClientState, group: str) -> Operation[list[Lag]]:
 
     rows = yield from _all(Listing.PROGRESS, f"lag of group {group!r}", group)
     return sorted(map(state, rows), key=_PLACE)
+
+
+def members(_: ClientState, group: str) -> Operation[list[MemberState]]:
+    """The members of a consumer group, and what each reads; none of one that only a Spark query
+    tells how far it is."""
+    check_name("consumer group", group)
+    rows = yield from _all(Listing.MEMBERS, f"members of group {group!r}", group)
+    for row in rows:
+        row["partitions"] = {topic: list(some) for topic, some in row["partitions"].items()}
+    return [_state(MemberState, row) for row in rows]
 
 
 def commits(_: ClientState, start: int = 0) -> Operation[list[CommitState]]:

@@ -118,6 +118,7 @@ class Operations(ABC):
     group = Method(consumer_groups.group)
     groups = Method(consumer_groups.groups)
     lag = Method(group_state.lag)
+    members = Method(group_state.members)
 
     lineage = Method(nodes.lineage)
     status = Method(nodes.status)

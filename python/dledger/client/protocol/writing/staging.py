@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from dledger.client.protocol.appending import (
@@ -13,6 +13,7 @@ from dledger.client.protocol.appending import (
     spread,
 )
 from dledger.client.protocol.client_state import ClientState, Operation
+from dledger.client.protocol.operations.group_membership import commit_consumed_transaction
 from dledger.client.protocol.operations.transaction_requests import (
     abort_transaction,
     commit_transaction,
@@ -22,7 +23,7 @@ from dledger.client.protocol.writing.batching import OutgoingBatch
 from dledger.client.protocol.writing.in_flight_window import Done
 from dledger.client.protocol.writing.record_accumulator import make_item, max_body
 from dledger.errors import DLedgerError, TransactionError
-from dledger.protocol.messages.catalog_commands import StageSum
+from dledger.protocol.messages.catalog_commands import CommitConsumed, StageSum
 from dledger.protocol.messages.client import TopicInfo
 from dledger.records.body.build import make_records
 from dledger.records.body.one_record import OneRecord
@@ -118,11 +119,16 @@ def _pieces(batch: Appendable, most_bytes: int) -> Iterable[Appendable]:
     return split_batch(batch, most_bytes)
 
 
+Consumed = Callable[[], CommitConsumed]
+"""Gives the offsets that a consumer's transaction commits."""
+
+
 class TransactionState(Generic[S]):
     """How far a transaction is. The shells stage, commit and abort; this says whether they may.
 
     Args:
         opened: its stage, or the result of an earlier commit.
+        consumed: of a consumer's transaction.
 
     Attributes:
         stage: its stage; None where it was committed before.
@@ -131,7 +137,13 @@ class TransactionState(Generic[S]):
     """
 
     def __init__(
-        self, core: ClientState, opened: S | Committed, *, writer_id: str, sequence: int
+        self,
+        core: ClientState,
+        opened: S | Committed,
+        *,
+        writer_id: str,
+        sequence: int,
+        consumed: Consumed | None = None,
     ) -> None:
         self.writer_id = writer_id
         self.sequence = sequence
@@ -139,6 +151,7 @@ class TransactionState(Generic[S]):
         self.result = opened if isinstance(opened, Committed) else None
         self.over = False
         self._core = core
+        self._consumed = consumed
 
     def check_open(self) -> None:
         """Raises `TransactionError` behind the end of the transaction."""
@@ -157,6 +170,11 @@ class TransactionState(Generic[S]):
 
     def commit(self, total: StageSum) -> Operation[None]:
         """Commit the stage, which is closed."""
+        if self._consumed is not None:
+            self.result = yield from commit_consumed_transaction(
+                self.writer_id, self.sequence, (total,), self._consumed()
+            )
+            return
         self.result = yield from commit_transaction(
             self._core, self.writer_id, self.sequence, (total,)
         )

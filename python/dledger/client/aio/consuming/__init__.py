@@ -1,0 +1,1 @@
+"""The work of a consumer on an event loop, for both shells."""

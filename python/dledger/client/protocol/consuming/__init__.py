@@ -1,0 +1,1 @@
+"""A consumer, as far as it needs neither socket nor clock."""
