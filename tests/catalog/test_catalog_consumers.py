@@ -129,6 +129,8 @@ def test_release_that_comes_late_takes_nothing_that_was_given_since(log: Any) ->
     release(log, "a", T1)
     leave(log, "b")
     assert has(log, "a") == [T0, T1]
+    join(log, "c")
+    assert group(log).target[T1] == "c"
     release(log, "a", T1, epoch=old)
     assert group(log).owners[T1] == ("a", old + 1)
 

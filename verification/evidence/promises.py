@@ -29,6 +29,7 @@ STRANGERS: Final = "strangers"
 COUNTED: Final = "counted bench"
 INTERRUPTS: Final = "interrupts"
 FORKS: Final = "forks"
+MEMBERS: Final = "members"
 
 PROMISES: Final[dict[str, Coverage]] = {
     "P1": Coverage(
@@ -68,6 +69,11 @@ PROMISES: Final[dict[str, Coverage]] = {
     "P14": Coverage(
         (STRANGERS,),
         "a stranger on another machine; a program between two ends that talk without TLS",
+    ),
+    "P15": Coverage(
+        (SIM, MUTANTS, MEMBERS),
+        "a machine of a member that sleeps between the end of its session and its next look at the "
+        "clock: one record may be in work twice then",
     ),
 }
 """By promise, as in docs/guarantees.md."""

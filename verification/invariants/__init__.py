@@ -56,6 +56,16 @@ I29  bytes of data or index are called durable only when a sync covers them that
      were written; on a node's start, too (sim.disk)
 I30  a write with a digest is committed once; made again with the same rows it changes nothing, with
      other rows, or of an older sequence, it is refused (sim.writes)
+G1   no record of a consumer group is handed to a member once another one was handed records of that
+     partition in a later epoch (consumed)
+G2   a member begins where its group is, is handed each record in order from there, and commits no
+     other (consumed)
+G3   a group's offsets never go back, and an acknowledged commit is among them (consumed)
+G4   offsets change by a commit of who has the partition, in an epoch since which that is so, and by
+     nothing that is refused (consumed)
+G5   a partition changes hands when its member has released it, or is gone (consumed)
+G6   a member's session does not end before its time-out has passed since its last answered
+     heartbeat was sent (consumed)
 D11  no node asks for votes in a new term before a quorum would give them (pre-vote) (election)
 Q1   a message of a RocketMQ commit log is where its put says, once; one that was refused is nowhere
      (queued)

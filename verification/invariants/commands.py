@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from dledger.catalog.results import CommandResult
 from dledger.protocol.messages.catalog_commands import (
     Command,
+    CommitConsumed,
+    CommitConsumedTransaction,
     CommitOffsets,
     CommitProgress,
     CreateTopic,
@@ -21,6 +23,7 @@ from dledger.protocol.messages.catalog_commands import (
     DeleteTopic,
     Expire,
     HoldRetention,
+    JoinGroup,
     OpenStage,
 )
 from dledger.protocol.messages.codes import Code
@@ -50,6 +53,8 @@ class State:
     def __init__(self) -> None:
         self.topics: dict[str, int] = {}
         self.groups: dict[str, Group] = {}
+        self.commits: dict[str, int] = {}
+        """Of members of groups: the number of the last one."""
 
     def take(self, command: Command, result: CommandResult) -> None:
         """A command that succeeded."""
@@ -68,6 +73,12 @@ class State:
                     group.offsets |= {
                         (self.topics[topic], number): at for number, at in spans.items()
                     }
+            case JoinGroup():
+                self.groups.setdefault(command.consumer_group, Group())
+            case CommitConsumed():
+                self._consumed(command)
+            case CommitConsumedTransaction() if not result.result.get("repeated"):
+                self._consumed(command.consumed)
             case HoldRetention():
                 if command.hold or command.consumer_group in self.groups:
                     self.groups.setdefault(command.consumer_group, Group()).holds = command.hold
@@ -75,6 +86,14 @@ class State:
                 self.groups.pop(command.consumer_group, None)
             case _:
                 return
+
+    def _consumed(self, command: CommitConsumed) -> None:
+        if command.sequence > self.commits.get(command.member_id, -1):
+            self.commits[command.member_id] = command.sequence
+            for topic, spans in command.offsets.items():
+                self.groups[command.consumer_group].offsets |= {
+                    (self.topics[topic], number): at for number, at in spans.items()
+                }
 
 
 class Commands:

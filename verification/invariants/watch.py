@@ -10,7 +10,9 @@ from dledger.catalog.results import CommandResult
 from dledger.config import GroupConfig
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.peer import PeerMessage, VoteRequest, VoteResponse
+from dledger.protocol.wire import decode_command
 from dledger.raft.state.ready import IDLE, Ready
+from dledger.records.body.header import BODY_HEADER_SIZE
 from dledger.testing.checkers.history import Operation
 from dledger.testing.checkers.verdict import Verdict
 from dledger.types import NodeId
@@ -18,6 +20,7 @@ from verification.invariants.at_rest import AtRest
 from verification.invariants.broken import Broken
 from verification.invariants.commands import Commands
 from verification.invariants.commit import Applied, Commits, Result
+from verification.invariants.consumed import Consumed
 from verification.invariants.election import Elections
 from verification.invariants.ends import Healing, check_clients, check_equal
 from verification.invariants.logs import Logs
@@ -63,6 +66,7 @@ class Watch:
         self.retention = Retention()
         self.commands = Commands()
         self.writers = Writers()
+        self.consumed = Consumed(follows_catalogs=True)
         self.healing = Healing(truth, group.election_ms)
 
     # --- lives of nodes ---------------------------------------------------------------------------
@@ -233,6 +237,8 @@ class Watch:
                 written_ms = self.retention.first_written_ms(entry.index, now_ms)
                 self.commands.applied(view, entry, result, written_ms, now_ms)
                 self.writers.applied(view, entry, result)
+                command = decode_command(entry.body[BODY_HEADER_SIZE:])
+                self.consumed.applied(view, command, result, now_ms)
         except Broken as broken:
             self._keep(broken)
             raise

@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from verification.mutants.plant import (
+    CONSUMERS,
     CRASH_STATES,
     ROCKETMQ,
     SCHEDULES,
@@ -82,7 +83,7 @@ def hunt(name: str, first: int, seeds: int) -> Hunt:
     for done, seed in enumerate(range(first, first + seeds), 1):
         signal.setitimer(signal.ITIMER_VIRTUAL, SEED_S, 1)
         try:
-            caught, text = _run(seed, "rocketmq" if catcher == ROCKETMQ else "")
+            caught, text = _run(seed, catcher)
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         gc.collect()
@@ -91,12 +92,14 @@ def hunt(name: str, first: int, seeds: int) -> Hunt:
     return ended(seeds, "", "")
 
 
-def _run(seed: int, commit_log: str) -> tuple[str, str]:
-    """The result of a seed: ("", "") when all invariants held."""
+def _run(seed: int, catcher: str) -> tuple[str, str]:
+    """The result of a seed of one kind: ("", "") when all invariants held."""
     from verification.sim.run import run_seed
 
+    commit_log = "rocketmq" if catcher == ROCKETMQ else ""
+    consumers = True if catcher == CONSUMERS else None
     try:
-        outcome = run_seed(seed, commit_log=commit_log)
+        outcome = run_seed(seed, commit_log=commit_log, consumers=consumers)
     except (Exception, _Endless) as error:
         return type(error).__name__, str(error)
     violation = outcome.violation

@@ -19,7 +19,9 @@ from dledger.errors import ConfigError
 SIMULATOR: Final = "sim"
 ROCKETMQ: Final = "sim rocketmq"
 """The simulator, with seeds whose groups keep a RocketMQ commit log, as some of all seeds do."""
-SIMULATED: Final = frozenset({SIMULATOR, ROCKETMQ})
+CONSUMERS: Final = "sim consumers"
+"""The simulator, with seeds whose clients have consumers, as some of all seeds do."""
+SIMULATED: Final = frozenset({SIMULATOR, ROCKETMQ, CONSUMERS})
 CRASH_STATES: Final = "crash states"
 """The enumeration of `verification.disk_states`."""
 SCHEDULES: Final = "schedules"
@@ -41,8 +43,9 @@ class Mutant:
             in the source.
         replacement: the text that stands there instead.
         why: the failure that it causes, in a line.
-        catcher: the check that has to find it: `SIMULATOR`, `ROCKETMQ`, `CRASH_STATES`,
-            `SCHEDULES`, or paths of tests where none of these can make the difference show.
+        catcher: the check that has to find it: `SIMULATOR`, `ROCKETMQ`, `CONSUMERS`,
+            `CRASH_STATES`, `SCHEDULES`, or paths of tests where none of these can make the
+            difference show.
         planted_blind: it was written before the tests of its package were looked at.
     """
 

@@ -12,6 +12,7 @@ from dledger.errors import DLedgerError, OffsetOutOfRange
 from dledger.testing.checkers.history import OpenOperation, OperationKind
 from dledger.testing.checkers.values import decode_value
 from verification.sim.chores import Chores
+from verification.sim.consuming import Consuming
 from verification.sim.loop import SimLoop
 from verification.sim.rng import Rng
 from verification.sim.session import ClientSession
@@ -41,6 +42,7 @@ class ClientLife(ClientSession):
         self._chores = Chores(self)
         self._transactions = Transactions(self)
         self._writes = Writes(self)
+        self._consuming = Consuming(self, loop) if self.plan.consumers else None
         self._positions: dict[tuple[str, int], int] = {}
         self._producers: dict[str, AsyncProducer] = {}
         self._producer_names: dict[str, str] = {}
@@ -52,12 +54,17 @@ class ClientLife(ClientSession):
     async def main(self) -> None:
         try:
             await self._prepare()
+            consuming = None
+            if self._consuming is not None:
+                consuming = asyncio.get_running_loop().create_task(self._consuming.main())
             calls = self._calls()
             while self.workload.working:
                 await calls[self.rng.below(len(calls))]()
                 await asyncio.sleep(self.rng.spread(1, self.plan.think_ms) / 1000)
             for producer in self._producers.values():
                 await producer.close()
+            if consuming is not None:
+                await consuming
             await self.client.close()
         except DLedgerError as error:
             text = f"{self.session} met an error that no call explains: {error!r}"

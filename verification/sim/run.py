@@ -52,6 +52,7 @@ def run_seed(
     without: tuple[str, ...] = (),
     also: tuple[str, ...] = (),
     commit_log: str = "",
+    consumers: bool | None = None,
     retention: bool = True,
     watching: bool = True,
     story_lines: int = KEPT,
@@ -65,6 +66,7 @@ def run_seed(
         without: kinds of faults that the seed must not have; see
             `verification.sim.settings.FAULTS`.
         commit_log: the group's commit log, "topics" or "rocketmq"; drawn from the seed by default.
+        consumers: whether its clients have consumers; drawn from the seed by default.
         retention: whether old records go, as the seed's settings say; else all are kept.
         also: kinds that it has all the same; see `verification.sim.settings.UNPROMISED`.
         watching: check the invariants after every event.
@@ -72,7 +74,7 @@ def run_seed(
         verbose: the story has all log lines of the product, and not only its warnings.
         told: is given the clients' history at the end.
     """
-    plan = _plan(seed, safety_ms, without, also, commit_log)
+    plan = _plan(seed, safety_ms, without, also, (commit_log, consumers))
     if not retention:
         plan.node |= {"retention_bytes": 0, "retention_ms": 0}
     config = plan.as_dict()
@@ -102,11 +104,11 @@ def _plan(
     safety_ms: int | None,
     without: tuple[str, ...],
     also: tuple[str, ...],
-    commit_log: str,
+    kind: tuple[str, bool | None],
 ) -> SeedPlan:
     rng = Rng(seed).fork("plan")
     drawn = rng.between(*SAFETY_MS)
-    plan = draw_plan(rng, drawn if safety_ms is None else safety_ms, without, also, commit_log)
+    plan = draw_plan(rng, drawn if safety_ms is None else safety_ms, without, also, *kind)
     if safety_ms is None:
         plan.safety_ms = in_time(plan)
     return plan

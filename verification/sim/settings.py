@@ -18,6 +18,8 @@ KIB: Final = 1 << 10
 PORT: Final = 7000
 TOPICS: Final = "topics"
 ROCKETMQ: Final = "rocketmq"
+CONSUMER_SEEDS: Final = 200_000
+"""So many seeds in a million have consumers that share groups; they keep all records."""
 ROCKETMQ_SEEDS: Final = 120_000
 """So many seeds in a million have a group that keeps a RocketMQ commit log."""
 
@@ -68,6 +70,8 @@ class SeedPlan:
     the loop waits."""
     turn_left_ns: int = LONGEST_NS
     """For how long it is left at most."""
+    consumers: bool = False
+    """Whether each client has a consumer, of a group that it shares with others."""
     most_writers: int = MAX_WRITERS
     """Writers of transactions that the nodes remember by name."""
 
@@ -101,9 +105,11 @@ def draw_plan(
     without: tuple[str, ...] = (),
     also: tuple[str, ...] = (),
     commit_log: str = "",
+    consumers: bool | None = None,
 ) -> SeedPlan:
     """The settings of a seed. ``without``: faults that it must not have, ``also``: such that it
-    must; they change nothing else. ``commit_log``: the group's commit log; drawn by default."""
+    must; they change nothing else. ``commit_log``: the group's commit log; drawn by default, as is
+    whether there are ``consumers``."""
     drawn = ROCKETMQ if rng.fork("commit log").chance(ROCKETMQ_SEEDS) else TOPICS
     faults = rng.fork("faults")
     chosen = tuple(kind for kind in FAULTS if faults.chance(450_000) and kind not in without) + also
@@ -127,8 +133,13 @@ def draw_plan(
     )
     plan.most_writers = rng.fork("writers").pick((MAX_WRITERS, 24))
     plan.turns_left = rng.fork("turns").pick((0, 0, 0, 20_000, 100_000, 400_000))
-    if (commit_log or drawn) == ROCKETMQ:
+    if not consumers and (commit_log or drawn) == ROCKETMQ:
         plan.group["commit_log"] = ROCKETMQ
+    if consumers is None:
+        consumers = not plan.is_rocketmq and rng.fork("consumers").chance(CONSUMER_SEEDS)
+    if consumers:
+        plan.consumers = True
+        plan.node |= {"retention_bytes": 0, "retention_ms": 0}
     if "bad luck" in chosen:
         plan.bad_luck = rng.pick((20_000, 200_000, 600_000))
     return plan

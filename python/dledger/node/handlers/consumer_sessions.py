@@ -95,6 +95,7 @@ class ConsumerSessions(NodePart):
             changed_at=membership.changed_at,
             is_settled=membership.is_settled(member_id),
             assigned=assigned,
+            revoked=tuple(key for key in membership.owned_by(member_id) if key not in assigned),
             topics=tuple(map(self._catalog.topic_by_id, sorted(topic_ids))),
         )
 

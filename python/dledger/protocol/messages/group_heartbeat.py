@@ -22,9 +22,8 @@ class GroupHeartbeatRequest:
 @slots_dataclass(kw_only=True)
 class GroupHeartbeatResponse(LeaderResponse):
     """``assigned``: partitions (topic id << 32 | number) that the member may read, and the epoch in
-    which it was given each; empty when nothing changed since ``known_at``. A partition that it was
-    given and that is not there any more is to be released.
-    """
+    which it was given each; ``revoked``: those that it was given and is to release. Both are empty
+    when nothing changed since ``known_at``."""
 
     epoch: int = -1
     """The group's: it grows with each change of members, topics or partitions."""
@@ -33,5 +32,6 @@ class GroupHeartbeatResponse(LeaderResponse):
     is_settled: bool = True
     """Every partition that is to be the member's has been released by the one before."""
     assigned: OfPartitions = field(default_factory=dict)
+    revoked: tuple[int, ...] = ()
     topics: tuple[TopicInfo, ...] = ()
     """Those of the assigned partitions."""

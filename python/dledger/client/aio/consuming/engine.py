@@ -45,10 +45,16 @@ class ConsumerEngine:
     """One consumer. All of it is called on one loop."""
 
     def __init__(
-        self, core: ClientState, transport: AsyncTransport, *, settings: ConsumerSettings
+        self,
+        core: ClientState,
+        transport: AsyncTransport,
+        *,
+        settings: ConsumerSettings,
+        state: ConsumerState | None = None,
     ) -> None:
+        """``state``: for tests, which watch it."""
         self.settings = settings
-        self.state = ConsumerState(settings.group)
+        self.state = state or ConsumerState(settings.group)
         self.is_closed = False
         self.transactions = ConsumedOffsets(self.state)
         self._core = core

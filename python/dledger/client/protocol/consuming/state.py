@@ -93,6 +93,10 @@ class ConsumerState:
         self.topics = {info.topic_id: info for info in answer.topics}
         for key, held in self.held.items():
             held.is_over = held.is_over or self.assigned.get(key, held.since) != held.since
+        for key in answer.revoked:
+            # the program never had it: it came and went between two of its calls
+            if key not in self.held or self.held[key].is_over:
+                self.releasing[key] = self.epoch
 
     def released(self, keys: set[int]) -> None:
         """The group knows that this member reads these no more."""
