@@ -355,6 +355,9 @@ def test_no_history_gives_a_partition_to_two_members(new_log: Any, steps: list[A
         elif what == "release" and pending:
             name, keys, epoch = pending.pop(args[0] % len(pending))
             release(log, name, *keys, epoch=epoch)
+    groups = log.catalog.consumer_groups
+    there = {name for name, one in groups.by_name.items() if one.membership.members}
+    assert groups.with_members.keys() == there
     assert log.replay(type(log.catalog)(type(log.tables)())).snapshot() == log.catalog.snapshot()
 
 

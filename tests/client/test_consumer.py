@@ -16,6 +16,7 @@ import pytest
 
 from dledger.client import AsyncClient, Client, TopicPartition
 from dledger.client.aio.consuming import heartbeats
+from dledger.client.protocol.consuming.partitions import HeldPartition
 from dledger.client.protocol.consuming.records import CONSUMED_SCHEMA
 from dledger.errors import (
     ConfigError,
@@ -207,6 +208,34 @@ def test_rows_of_a_typed_topic_come_as_json(client: Any, nodes: InProcessGroup) 
     client.evolve_schema(info, 0, Columns((Field("n", Atom("long")),)))
     with client.consumer("typed", [name]) as consumer:
         assert consumer.poll(0.3) == []
+
+
+def test_slow_program_and_paused_partition_gather_nothing(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One answer for each partition, of ``max_bytes`` together, waits for the program."""
+    name, waiting = f"t{next(NUMBERS)}", {0: 0, 1: 0}
+    client.create_topic(name, 2)
+    for partition in range(2):
+        for _ in range(20):
+            client.append(name, [bytes(40_000)], partition=partition)
+    put = HeldPartition.put
+
+    def counted(held: HeldPartition, batches: Any) -> None:
+        waiting[held.number] += 1
+        put(held, batches)
+
+    monkeypatch.setattr(HeldPartition, "put", counted)
+    with client.consumer(f"g-{name}", [name], max_bytes=1) as consumer:
+        until(lambda: min(waiting.values()), consumer)
+        consumer.pause()
+        before = dict(waiting)
+        assert consumer.poll(1) == []
+        # what was under way when it was paused may still come
+        assert all(waiting[at] <= before[at] + 1 for at in waiting)
+        assert max(waiting.values()) < 15
+        consumer.resume()
+        assert polled(consumer, 1)
 
 
 # --- shares ---------------------------------------------------------------------------------------

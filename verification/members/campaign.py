@@ -106,17 +106,14 @@ def run(folder: Path, wanted: int, seed: int, say: Callable[[str], None]) -> dic
         client.create_topic(TOPIC, PARTITIONS)
         writer = Writer(group.bootstrap_servers)
         members = Members(group.bootstrap_servers, folder)
-        writer.start()
-        while faults.total() < wanted and not problems:
-            time.sleep(dice.uniform(0.5, 3))
-            faults[_fault(group, members, dice)] += 1
-            problems += members.problems
-            if not faults.total() % 20:
-                say(f"{faults.total()} kills, {writer.records:,} records")
-        writer.finish()
-        if not _is_read(client, writer):
-            problems.append(f"after {PATIENCE_S:g} s there are records that nobody has read")
-        members.kill_all()
+        try:
+            writer.start()
+            _torture(group, members, faults, problems, wanted=wanted, dice=dice, say=say)
+            writer.finish()
+            if not _is_read(client, writer):
+                problems.append(f"after {PATIENCE_S:g} s there are records that nobody has read")
+        finally:
+            members.kill_all()
     handed, again = judge(folder, writer.ends, problems)
     return result(
         "members",
@@ -133,6 +130,25 @@ def run(folder: Path, wanted: int, seed: int, say: Callable[[str], None]) -> dic
         faults=dict(sorted(faults.items())),
         problems=problems[:PROBLEMS],
     )
+
+
+def _torture(
+    group: EmbeddedGroup,
+    members: Members,
+    faults: Counter[str],
+    problems: list[str],
+    *,
+    wanted: int,
+    dice: Random,
+    say: Callable[[str], None],
+) -> None:
+    """So many kills, or fewer when there is a problem."""
+    while faults.total() < wanted and not problems:
+        time.sleep(dice.uniform(0.5, 3))
+        faults[_fault(group, members, dice)] += 1
+        problems += members.problems
+        if not faults.total() % 20:
+            say(f"{faults.total()} kills")
 
 
 def _fault(group: EmbeddedGroup, members: Members, dice: Random) -> str:

@@ -150,6 +150,8 @@ def _decode_memberships(data: list[Any], groups: Groups) -> None:
         found = groups.by_name[name].membership = GroupMembership(epoch, changed_at)
         for member_id, instance_id, label, topics, *more in members:
             found.members[member_id] = Member(member_id, instance_id, label, tuple(topics), *more)
+        if found.members:
+            groups.with_members[name] = groups.by_name[name]
         found.target = dict(target)
         found.owners = {key: PartitionOwner(*owner) for key, *owner in owners}
 

@@ -62,6 +62,8 @@ class Groups:
         self._topics = topics
         self._partition = partition
         self.by_name: dict[str, ConsumerGroup] = {}
+        self.with_members: dict[str, ConsumerGroup] = {}
+        """Those that have any: few of very many."""
 
     # ---- members
 
@@ -69,6 +71,7 @@ class Groups:
         """A consumer is a member from now on; the group is there with its first one."""
         group = self.by_name.setdefault(command.consumer_group, ConsumerGroup())
         group.membership.join(index, command, self._partitions)
+        self.with_members[command.consumer_group] = group
         return _DONE
 
     def leave(self, index: int, command: LeaveGroup) -> CommandResult:
@@ -81,6 +84,8 @@ class Groups:
                 temporarily=command.temporarily,
                 partitions=self._partitions,
             )
+            if not group.membership.members:
+                self.with_members.pop(command.consumer_group, None)
         return _DONE
 
     def release(self, index: int, command: ReleasePartitions) -> CommandResult:
@@ -92,7 +97,7 @@ class Groups:
 
     def topic_changed(self, index: int, name: str) -> None:
         """A topic was created or deleted, or has more partitions: its readers get other shares."""
-        for group in self.by_name.values():
+        for group in self.with_members.values():
             members = group.membership.members.values()
             if any(name in member.topics for member in members):
                 group.membership.rebalance(index, self._partitions)

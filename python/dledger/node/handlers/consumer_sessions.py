@@ -119,7 +119,7 @@ class ConsumerSessions(NodePart):
         if not self._leads():
             return
         known: dict[Place, int] = {}
-        for name, group in self._catalog.consumer_groups.by_name.items():
+        for name, group in self._catalog.consumer_groups.with_members.items():
             over: list[str] = []
             for member in group.membership.members.values():
                 place = name, member.member_id
