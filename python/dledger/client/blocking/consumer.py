@@ -64,7 +64,12 @@ class Consumer(Iterator[ConsumerRecord]):
         self._chunk: RecordChunk | None = None
         self._born = forks.generation
         self._background = background()
-        self._engine = self._background.run(partial(_opened, core, transport, settings))
+        self._engine = self._background.run(partial(_made, core, transport, settings))
+        try:
+            self._background.run(self._engine.open)
+        except BaseException:
+            _forget(self._background, self._engine)
+            raise
         self._end = weakref.finalize(self, _forget, self._background, self._engine)
         self._end.atexit = False
 
@@ -168,9 +173,13 @@ class Consumer(Iterator[ConsumerRecord]):
             ConsumerFenced: the consumer is no member at the moment.
         """
         writer_id, sequence = self._engine.begin_transaction()
-        opened = self._run_operation(
-            transactions.open_stage(writer_id, sequence, "consumer", timeout_ms)
-        )
+        try:
+            opened = self._run_operation(
+                transactions.open_stage(writer_id, sequence, "consumer", timeout_ms)
+            )
+        except BaseException:
+            self._engine.transactions.end(committed=False)
+            raise
         assert not isinstance(opened, Committed), "a consumer's sequences are its own, and grow"
         what = f"stage {opened} of a transaction of group {self._engine.settings.group!r}"
         stage = Stage(
@@ -303,12 +312,10 @@ class ConsumerTransaction(Transaction):
         super().abort()
 
 
-async def _opened(
+async def _made(
     core: ClientState, transport: AsyncTransport, settings: ConsumerSettings
 ) -> ConsumerEngine:
-    engine = ConsumerEngine(core, transport, settings=settings)
-    await engine.open()
-    return engine
+    return ConsumerEngine(core, transport, settings=settings)
 
 
 async def _pause(

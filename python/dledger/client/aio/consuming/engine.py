@@ -75,7 +75,11 @@ class ConsumerEngine:
             TopicNotFound: a topic that was named is not there.
             ConfigError: the group does not take a name or the time-out.
         """
-        await self._heartbeats.open()
+        try:
+            await self._heartbeats.open()
+        except BaseException:
+            await self.close(commit=False)  # it may have joined
+            raise
 
     async def close(self, *, commit: bool) -> None:
         """End: commit where commits are made by time, and leave the group, for a while with an
@@ -158,14 +162,16 @@ class ConsumerEngine:
             if self.settings.commit_s is not None:
                 await self._commit_in_time()
             return self.state.changes()
+        wanted = {key: self.state.assigned[key] for key in change.keys if key not in self._fetches}
         try:
-            positions = await self._starts([one for one in change.keys if one not in self._fetches])
+            positions = await self._starts(list(wanted))
         except (ConsumerFenced, TopicNotFound) as error:  # another answer of the group will say so
             logger.info("%s", error)
             self._heartbeats.hurry()
             return None
         for key, position in positions.items():
-            if key in self.state.assigned and key not in self._fetches:
+            # else another member may have had it meanwhile, and have committed more
+            if self.state.assigned.get(key) == wanted[key] and key not in self._fetches:
                 self._hold(key, position)
         change = self.state.changes()
         is_whole = change is not None and all(key in self._fetches for key in change.keys)

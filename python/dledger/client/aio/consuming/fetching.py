@@ -48,7 +48,7 @@ class PartitionFetch:
         on_change: Callable[[], None],
     ) -> None:
         self.held = held
-        self.error: DLedgerError | None = None
+        self.error: Exception | None = None
         self._core = core
         self._transport = transport
         self._share = share
@@ -96,12 +96,12 @@ class PartitionFetch:
                     logger.warning("%s/%d: %s; it is tried again", *held.place, why)
                 else:
                     held.seek(edges.get(held.number, held.position))
-            except DLedgerError as error:
+            except Exception as error:
                 return self._failed(error)
             await asyncio.sleep(PAUSE_S)
             position = held.next_offset
 
-    def _failed(self, error: DLedgerError) -> None:
+    def _failed(self, error: Exception) -> None:
         self.error = error
         self._on_change()
 

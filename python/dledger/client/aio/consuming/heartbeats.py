@@ -58,7 +58,7 @@ class Heartbeats:
         state: ConsumerState,
         on_change: Callable[[], None],
     ) -> None:
-        self.failed: DLedgerError | None = None
+        self.failed: Exception | None = None
         self._core = core
         self._run = transport.run
         self._settings = settings
@@ -144,6 +144,11 @@ class Heartbeats:
                 return
             except DLedgerError as error:
                 logger.info("%s", error)
+            except Exception as error:
+                logger.exception("the consumer of group %r ends", self._settings.group)
+                self.failed = error
+                self._on_change()
+                return
             self._on_change()
             await self._pause()
 

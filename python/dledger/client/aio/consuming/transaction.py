@@ -50,7 +50,7 @@ async def open_transaction(
             transactions.open_stage(writer_id, sequence, LABEL, timeout_ms)
         )
     except BaseException:
-        engine.end_transaction(committed=False)
+        engine.transactions.end(committed=False)
         raise
     assert not isinstance(opened, Committed), "a consumer's sequences are its own, and grow"
     what = f"stage {opened} of a transaction of group {engine.settings.group!r}"

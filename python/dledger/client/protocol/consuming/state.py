@@ -58,6 +58,7 @@ class ConsumerState:
     assigned: dict[int, int] = field(default_factory=dict)
     """Partition -> the epoch in which it was given, as last heard."""
     topics: dict[int, TopicInfo] = field(default_factory=dict)
+    """By id, as last heard; an id is never another topic's."""
     held: dict[int, HeldPartition] = field(default_factory=dict)
     releasing: dict[int, int] = field(default_factory=dict)
     """Partitions that the program has done with -> the epoch in which they were revoked."""
@@ -78,7 +79,7 @@ class ConsumerState:
         self.epoch = self.known_at = -1
         self.is_settled = False
         self.lease_ms = 0.0
-        self.assigned, self.topics, self.releasing = {}, {}, {}
+        self.assigned, self.releasing = {}, {}
         for held in self.held.values():
             held.is_over = True
 
@@ -90,7 +91,7 @@ class ConsumerState:
             return
         self.known_at, self.is_settled = answer.changed_at, answer.is_settled
         self.assigned = dict(answer.assigned)
-        self.topics = {info.topic_id: info for info in answer.topics}
+        self.topics.update({info.topic_id: info for info in answer.topics})
         for key, held in self.held.items():
             held.is_over = held.is_over or self.assigned.get(key, held.since) != held.since
         for key in answer.revoked:
