@@ -12,7 +12,6 @@ from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.appending import Appendable, append, records_of
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
-from dledger.client.protocol.consuming.callbacks import Callbacks, OnChange
 from dledger.client.protocol.consuming.settings import ConsumerSettings, commit_seconds
 from dledger.client.protocol.operations import transaction_requests as transactions
 from dledger.client.protocol.operations.methods import Operations
@@ -44,6 +43,7 @@ if TYPE_CHECKING:  # what loads Arrow
     from dledger.client.aio.consumer import AsyncConsumer
     from dledger.client.aio.producer import AsyncProducer
     from dledger.client.aio.staging import AsyncStage, AsyncTransaction
+    from dledger.client.protocol.consuming.callbacks import OnChange
     from dledger.client.protocol.operations.scanning import Place, Scan
     from dledger.client.protocol.reading.fetched import FetchedBodies
     from dledger.client.protocol.writing.pieces import Pieces
@@ -209,6 +209,7 @@ class AsyncClient(Operations):
         """See `Client.consumer`; the callbacks may be coroutine functions."""
         from dledger.client.aio.consumer import AsyncConsumer
         from dledger.client.aio.consuming.engine import ConsumerEngine
+        from dledger.client.protocol.consuming.callbacks import Callbacks
 
         settings = ConsumerSettings(
             group=group,

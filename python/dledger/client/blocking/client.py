@@ -15,7 +15,6 @@ from dledger.client.blocking.transport import BlockingTransport
 from dledger.client.protocol.appending import Appendable, append, records_of
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
-from dledger.client.protocol.consuming.callbacks import Callbacks, OnChange
 from dledger.client.protocol.consuming.settings import ConsumerSettings, commit_seconds
 from dledger.client.protocol.operations import transaction_requests as transactions
 from dledger.client.protocol.results import Appended, Committed, OnDelivery
@@ -30,6 +29,7 @@ if TYPE_CHECKING:  # what loads Arrow, which not every program with a client nee
     from dledger.client.blocking.consumer import Consumer
     from dledger.client.blocking.producer import Producer
     from dledger.client.blocking.staging import Stage, Transaction
+    from dledger.client.protocol.consuming.callbacks import OnChange
     from dledger.client.protocol.writing.pieces import Pieces
     from dledger.records.body.build import Headers, Times, Values
     from dledger.records.frames.frames import Rows
@@ -284,15 +284,16 @@ class Client(ReadingClient):
             commit: "manual", or the seconds between two commits of what was processed. These are
                 made when the program asks for more records.
             max_bytes: stored bytes that are fetched ahead of the program, over all partitions.
-            on_assigned, on_revoked, on_lost: called with the partitions that this member was given,
-                before their first record; is to give back, still able to commit; or has lost, when
-                another may have them already (without ``on_lost``: ``on_revoked``).
+            on_assigned: called with partitions that this member was given, before their first
+                record.
+            on_revoked: called with those that it is to give back, still able to commit.
+            on_lost: called with those that others may have already; without it, ``on_revoked``.
 
         Raises:
-            TopicNotFound: there is no such topic.
-            ConfigError: an argument cannot be.
+            TopicNotFound, ConfigError: no such topic, or an argument cannot be.
         """
         from dledger.client.blocking.consumer import Consumer
+        from dledger.client.protocol.consuming.callbacks import Callbacks
 
         settings = ConsumerSettings(
             group=group,
@@ -305,12 +306,9 @@ class Client(ReadingClient):
             commit_s=commit_seconds(commit),
             max_bytes=max_bytes,
         )
+        callbacks, transport = Callbacks(on_assigned, on_revoked, on_lost), self._async_transport()
         return Consumer(
-            self.core,
-            self._run,
-            transport=self._async_transport(),
-            settings=settings,
-            callbacks=Callbacks(on_assigned, on_revoked, on_lost),
+            self.core, self._run, transport=transport, settings=settings, callbacks=callbacks
         )
 
     def transaction(

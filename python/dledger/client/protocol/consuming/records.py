@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from dledger.client.protocol.arguments import EPOCH
 from dledger.records.body.schema import READ_SCHEMA
+from dledger.times import EPOCH
 
 CONSUMED_SCHEMA: Final = pa.schema(
     [pa.field("topic", pa.string()), pa.field("partition", pa.int32()), *READ_SCHEMA]
