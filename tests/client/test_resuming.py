@@ -152,6 +152,22 @@ def test_reader_asks_ahead_while_more_is_there(
     assert (client.core.routes.leader in transport._connections) is is_kept
 
 
+def test_connections_of_a_reader_end_when_its_client_was_closed_before(
+    client: Client, topic: str
+) -> None:
+    """As of a scan that is read ahead: its thread ends with the batch that it waits for."""
+    client.begin_offsets(topic)
+    (transport,) = client._transports
+    reader = client.read(topic, 0, 0)
+    next(reader)
+    assert not client._transports
+    client.close()
+    client.begin_offsets(topic)
+    reader.close()
+    assert not transport._connections
+    assert transport not in client._transports
+
+
 @pytest.mark.parametrize("given", [0, 1])
 def test_reader_that_is_closed_is_over(client: Client, topic: str, given: int) -> None:
     reader = client.read(topic, 0, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.background_loop import background
 from dledger.client.blocking.reads import ReadingClient
-from dledger.client.blocking.transport import BlockingTransport
+from dledger.client.blocking.transport import BlockingTransport, IdleTransports
 from dledger.client.protocol.appending import Appendable, append, records_of
 from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
@@ -70,7 +69,7 @@ class Client(ReadingClient):
     ) -> None:
         self.core = ClientState.make(bootstrap_servers, group, settings, group_id=group_id)
         self._settings = {"group": group, "group_id": group_id, **settings}
-        self._transports: deque[BlockingTransport] = deque()
+        self._transports = IdleTransports()
         self._shared: AsyncTransport | None = None
         self._pid = os.getpid()
 
@@ -87,9 +86,10 @@ class Client(ReadingClient):
         self.close()
 
     def close(self) -> None:
-        """Close all connections. A later call opens new ones."""
-        while self._transports:
-            self._transports.pop().close()
+        """Close all connections; those of calls under way, as of readers in other threads, when
+        these end. A later call opens new ones."""
+        idle, self._transports = self._transports, IdleTransports()
+        idle.close()
         shared, self._shared = self._shared, None
         if shared is not None and self._pid == os.getpid():
             background().run(shared.close)
@@ -113,7 +113,7 @@ class Client(ReadingClient):
     def _leave_to_parent(self) -> None:
         """A child must not talk on its parent's connections; it may close its copies."""
         self._shared = None
-        transports, self._transports = self._transports, deque()
+        transports, self._transports = self._transports, IdleTransports()
         for transport in transports:
             transport.close()
         # last: an interrupt before it leaves all of it to the next call

@@ -14,16 +14,41 @@ from dledger.client.protocol.client_state import LIMITS, PROBE, ClientState, Ope
 from dledger.client.protocol.routing import Call, Probe, Wait
 from dledger.client.protocol.session import ProducerSession
 from dledger.errors import DLedgerError, Unavailable, WrongGroup
+from dledger.interrupts import is_interrupt
 from dledger.net.connections.blocking import BlockingConnection, Lost
 from dledger.net.connections.tls import CertificateRefused
+
+
+class IdleTransports(deque["BlockingTransport"]):
+    """A client's transports that no call uses, the last one used at the end."""
+
+    _is_over = False
+
+    def put(self, transport: BlockingTransport) -> None:
+        """A call has ended."""
+        self.append(transport)
+        if self._is_over:  # the client was closed meanwhile
+            self.close()
+
+    def close(self) -> None:
+        """Close them, and those that calls under way still put here."""
+        self._is_over = True
+        while self:
+            try:
+                transport = self.pop()
+            except IndexError as error:  # another thread was faster
+                if is_interrupt(error):
+                    raise
+                return
+            transport.close()
 
 
 class BlockingTransport:
     """Connections by address, opened when needed. As a context it is one caller's: behind a call
     that came to its end it is idle again, for the next one."""
 
-    def __init__(self, core: ClientState, idle: deque[BlockingTransport]) -> None:
-        """``idle``: the client's transports that no call uses."""
+    def __init__(self, core: ClientState, idle: IdleTransports) -> None:
+        """``idle``: where it goes behind a call."""
         self.session: ProducerSession | None = None
         self.asking = False
         """A question is on a connection, or was when an exception that is not the connection's
@@ -51,7 +76,7 @@ class BlockingTransport:
         came_to_its_end = kind is None or issubclass(kind, DLedgerError | GeneratorExit)
         # a reader of the parent's had it at the fork
         if came_to_its_end and not self.asking and self.born == forks.generation:
-            self._idle.append(self)
+            self._idle.put(self)
         else:
             self.close()
 
