@@ -57,7 +57,7 @@ def test_page_is_linked_from_the_readme_and_its_own_links_resolve() -> None:
     assert "(docs/data-source-not-found.md)" in (TOP / "README.md").read_text()
     text = PAGE.read_text()
     places = {
-        re.sub(r"[^a-z -]", "", head.lower()).replace(" ", "-")
+        re.sub(r"[^a-z_ -]", "", head.lower()).replace(" ", "-")
         for head in re.findall(r"^## (.*)$", text, re.M)
     }
     assert set(re.findall(r"\]\(#([^)]*)\)", text)) <= places
