@@ -165,4 +165,4 @@ class Clocks:
 
 
 def _by(ahead: int) -> str:
-    return f"{abs(ahead) // 1000} s {'ahead of' if ahead > 0 else 'behind'}"
+    return f"{round(abs(ahead) / 1000)} s {'ahead of' if ahead > 0 else 'behind'}"
