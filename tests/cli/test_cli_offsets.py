@@ -120,6 +120,15 @@ def test_reset_of_what_is_not_there_names_what_is(orders: Client) -> None:
     assert orders.group("new").offsets == {"orders": {1: 3}}
 
 
+def test_reset_of_a_group_with_members_is_refused(orders: Client) -> None:
+    with orders.consumer("workers", ["orders"]) as consumer:
+        consumer.poll(20)
+        said = refusal("groups reset workers --topic orders --to latest --execute")
+        assert "'workers' has 1 members" in said
+        assert "end them" in said
+        assert not consumer.committed()
+
+
 def test_names_of_commands_are_groups_behind_list(orders: Client) -> None:
     orders.commit_offsets("reset", {"orders": {0: 4}})
     assert "reset" in out("groups list")

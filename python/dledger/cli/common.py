@@ -10,8 +10,7 @@ import base64
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
@@ -19,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
 import click
 from click.core import ParameterSource
 
-from dledger.config import nearest, split_settings
-from dledger.errors import ConfigError, TopicNotFound
+from dledger.config import split_settings
+from dledger.errors import ConfigError
 
 if TYPE_CHECKING:
     from dledger.cli.settings.config_file import Context
@@ -178,25 +177,6 @@ def open_client(target: str, timeout_s: float, *, create: bool = False, **settin
     return Client(
         find_group(target, create=create), request_timeout_ms=timeout_ms, **files, **settings
     )
-
-
-@contextmanager
-def naming_topic(client: Client, name: str) -> Iterator[None]:
-    """Say which topic may be meant where there is none of a name that a user has typed.
-
-    Raises:
-        TopicNotFound: there is none.
-    """
-    try:
-        yield
-    except TopicNotFound:
-        known = [info.name for info in client.topics()]
-        if name in known:
-            raise
-        there = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "") or "none"
-        raise TopicNotFound(
-            f"there is no topic {name!r}{nearest(name, known)}; there are: {there}"
-        ) from None
 
 
 def confirm(yes: bool, question: str, unasked: str) -> None:

@@ -12,7 +12,6 @@ import click
 from dledger.cli.common import (
     PATH,
     bootstrap_option,
-    naming_topic,
     open_client,
     print_json,
     timeout_option,
@@ -131,11 +130,7 @@ def export(
         messages = RecordMessages(
             check_topic_name(name or topic), broker_address(broker), as_base64
         )
-        with (
-            open_client(bootstrap, timeout) as client,
-            staged(directory) as place,
-            naming_topic(client, topic),
-        ):
+        with open_client(bootstrap, timeout) as client, staged(directory) as place:
             report = export_topic(
                 client, topic, messages, place, form, self_id, file_size, index=not no_index
             )

@@ -37,6 +37,7 @@ def export_topic(
     """Write all records of a topic that there are now; how many messages each queue has."""
     from dledger.rocketmq.export.store import LedgerExport, PlainExport
 
+    client.topic(topic)  # its error has the names that may be meant
     begins, ends = client.begin_offsets(topic), client.end_offsets(topic)
     store: StoreExport
     if form == "dledger":

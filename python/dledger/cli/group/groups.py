@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,18 +14,19 @@ from dledger.cli.common import (
     Interrupted,
     group_options,
     json_option,
-    naming_topic,
     open_client,
     print_rows,
 )
-from dledger.cli.group.status import groups as list_groups
 from dledger.cli.positions import Kind, OffsetSpec, offsets_of, parse_position
 from dledger.config import nearest
 from dledger.errors import ConfigError, PathError
 
 if TYPE_CHECKING:
-    from dledger.client import Client
+    from dledger.client import Client, Lag, MemberState
 
+_PLACE: Final = ("topic", "partition", "offset", "begin_offset", "end_offset")
+_LAG: Final = {"lag": "rows", "lag_bytes": "bytes", "lag_s": "seconds"}
+"""Columns, and the fields of `Lag` that they show."""
 Offsets = dict[str, dict[int, int]]
 """topic -> partition -> offset."""
 
@@ -47,7 +48,81 @@ def groups() -> None:
     """
 
 
-groups.add_command(list_groups, "list")
+@groups.command("list")
+@click.argument("name", required=False)
+@click.option(
+    "--hold/--release", "hold", default=None, help="Let NAME hold retention back, or no longer."
+)
+@click.option("--delete", is_flag=True, help="Forget NAME.")
+@group_options
+@json_option
+def list_groups(
+    name: str | None, hold: bool | None, delete: bool, bootstrap: str, timeout: float, as_json: bool
+) -> None:
+    """List consumer groups, their members and lag, or with NAME one group's by partition: rows,
+    stored bytes, seconds, and the member that reads it."""
+    if name is None and (hold is not None or delete):
+        raise ConfigError("which group? Name it, as in: dledger groups NAME --release")
+    with open_client(bootstrap, timeout) as client:
+        if name is not None and name not in (known := client.groups()):
+            raise ConfigError(_no_group(name, known))
+        if name is not None and delete:
+            client.delete_group(name)
+            click.echo(f"group {name} is deleted")
+            return
+        if name is not None and hold is not None:
+            client.hold_retention(name, hold)
+        if name is not None:
+            _print_lag(client.lag(name), client.members(name), as_json)
+            return
+        found = [(one, client.lag(one), client.members(one)) for one in sorted(client.groups())]
+    sums = [
+        {
+            "group": one,
+            "members": len(members),
+            "epoch": members[0].epoch if members else "",
+            "partitions": len(lags),
+            "lag": sum(lag.rows for lag in lags),
+            "lag_bytes": sum(lag.bytes for lag in lags),
+            "lag_s": max((lag.seconds for lag in lags), default=0.0),
+            "holds": any(lag.holds for lag in lags),
+        }
+        for one, lags, members in found
+    ]
+    print_rows(("group", "members", "epoch", "partitions", *_LAG, "holds"), sums, as_json)
+
+
+def _no_group(name: str, known: list[str]) -> str:
+    there = ", ".join(known) or "none"
+    return f"there is no group {name!r}{nearest(name, known)}; there are: {there}"
+
+
+def _print_lag(lags: Sequence[Lag], members: Sequence[MemberState], as_json: bool) -> None:
+    names = (*_PLACE, *_LAG, "committed_ms", "holds")
+    rows = [{name: getattr(one, _LAG.get(name, name)) for name in names} for one in lags]
+    if not members:
+        print_rows((*_PLACE, *_LAG, "holds"), rows, as_json)
+        return
+    readers = {
+        (topic, number): one
+        for one in members
+        for topic, numbers in one.partitions.items()
+        for number in numbers
+    }
+    places = dict.fromkeys(sorted(readers), dict.fromkeys(names, "" if not as_json else None))
+    places |= {(row["topic"], row["partition"]): row for row in rows}
+    shown = []
+    for place, row in sorted(places.items()):
+        reader = readers.get(place)
+        own = {"member": "", "member_id": ""}
+        if reader is not None:
+            own = {"member": reader.instance_id or reader.label, "member_id": reader.member_id}
+        shown.append(row | dict(zip(_PLACE, place, strict=False)) | own)
+    print_rows((*_PLACE, *_LAG, "holds", "member"), shown, as_json)
+    if not as_json:
+        click.echo(f"epoch {members[0].epoch}, {len(members)} members:")
+        who = ("member_id", "instance_id", "label", "state")
+        print_rows(who, [{name: getattr(one, name) for name in who} for one in members], False)
 
 
 @groups.command()
@@ -92,8 +167,8 @@ def reset(
 ) -> None:
     """Let group NAME go on somewhere else. Shows what would be; --execute does it, all at once.
 
-    Offsets outside of what a partition keeps become its begin or end. A Spark query goes on from
-    its checkpoint, whatever its group says; stop other members of the group before.
+    Offsets outside of what a partition keeps become its begin or end. A group that has members is
+    refused: end them before. A Spark query goes on from its checkpoint, whatever its group says.
     """
     if sum(given is not None for given in (to, shift, plan)) != 1:
         raise ConfigError("where shall the group go on? Give one of --to, --shift and --from-file")
@@ -136,10 +211,7 @@ def _current(client: Client, name: str, topics: tuple[str, ...], *, is_new: bool
     """
     known = client.groups()
     if name not in known and not topics and not is_new:
-        raise ConfigError(
-            f"there is no group {name!r}{nearest(name, known)}; there are: "
-            f"{', '.join(known) or 'none'}; a new one needs --topic"
-        )
+        raise ConfigError(f"{_no_group(name, known)}; a new one needs --topic")
     return {topic: dict(found) for topic, found in client.group(name).offsets.items()}
 
 
@@ -149,8 +221,7 @@ def _chosen(
     """The topics with the partitions that are meant, and the group's present offsets."""
     for text in topics or current:
         topic, colon, numbers = text.partition(":")
-        with naming_topic(client, topic):
-            count = client.topic(topic).partitions
+        count = client.topic(topic).partitions
         has = current.get(topic, {})
         chosen = list(range(count)) if topics else sorted(has)
         if colon:
@@ -184,8 +255,8 @@ def _rows(client: Client, current: Offsets, wanted: Offsets) -> list[dict[str, A
     """What would be: each new offset within what its partition keeps."""
     rows = []
     for topic, offsets in sorted(wanted.items()):
-        with naming_topic(client, topic):
-            begins, ends = client.begin_offsets(topic), client.end_offsets(topic)
+        client.topic(topic)  # its error has the names that may be meant
+        begins, ends = client.begin_offsets(topic), client.end_offsets(topic)
         for number, offset in sorted(offsets.items()):
             if number not in ends:
                 raise ConfigError(

@@ -7,7 +7,6 @@ import click
 from dledger.cli.common import (
     group_options,
     json_option,
-    naming_topic,
     open_client,
     print_rows,
 )
@@ -35,8 +34,7 @@ def get_offsets(
     rows = []
     with open_client(bootstrap, timeout) as client:
         for topic in topics or [info.name for info in client.topics()]:
-            with naming_topic(client, topic):
-                partitions = range(client.topic(topic).partitions)
+            partitions = range(client.topic(topic).partitions)
             found = offsets_of(client, topic, position, partitions)
             rows += [
                 {"topic": topic, "partition": number, "offset": found[number]}

@@ -13,7 +13,6 @@ from dledger.cli.common import (
     confirm,
     group_options,
     json_option,
-    naming_topic,
     open_client,
     print_json,
     print_table,
@@ -89,8 +88,7 @@ def show(
 ) -> None:
     """All about topic NAME: settings, partitions, and the columns of a typed one."""
     with open_client(bootstrap, timeout) as client:
-        with naming_topic(client, name):
-            info = client.topic(name)
+        info = client.topic(name)
         if schema_version is not None and not info.typed:
             raise ConfigError(
                 f"--schema-version {schema_version}: topic {name!r} is raw: it has keys and values"
@@ -289,7 +287,7 @@ def _tell(info: TopicInfo, as_json: bool) -> None:
 def alter(name: str, partitions: int, bootstrap: str, timeout: float, as_json: bool) -> None:
     """Give topic NAME more partitions. What is in it stays where it is; keys may go elsewhere than
     before."""
-    with open_client(bootstrap, timeout) as client, naming_topic(client, name):
+    with open_client(bootstrap, timeout) as client:
         _tell(client.add_partitions(name, partitions), as_json)
 
 
@@ -301,6 +299,6 @@ def delete(name: str, yes: bool, bootstrap: str, timeout: float) -> None:
     """Delete topic NAME with all its records."""
     question = f"Delete topic {name} with all its records?"
     confirm(yes, question, f"topic {name!r} would be deleted with all its records: say --yes")
-    with open_client(bootstrap, timeout) as client, naming_topic(client, name):
+    with open_client(bootstrap, timeout) as client:
         client.delete_topic(name)
     click.echo(f"topic {name} deleted")

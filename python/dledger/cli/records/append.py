@@ -14,7 +14,6 @@ from dledger.cli.common import (
     group_options,
     is_path,
     json_option,
-    naming_topic,
     open_client,
     print_json,
 )
@@ -134,8 +133,7 @@ def append(
 def _check_topic(client: Client, topic: str, create: bool) -> None:
     """Raises `TopicNotFound` when it is missing and shall not be made."""
     if not create:
-        with naming_topic(client, topic):
-            client.topic(topic)
+        client.topic(topic)
 
 
 def _append_all(

@@ -16,7 +16,6 @@ from dledger.cli.common import (
     PATH,
     Interrupted,
     group_options,
-    naming_topic,
     open_client,
 )
 from dledger.cli.interruption import Interruption, interruption
@@ -158,8 +157,7 @@ def _ranges(
     Raises:
         ConfigError: there is no such partition, or nothing at or behind the first offset.
     """
-    with naming_topic(client, topic):
-        count = client.topic(topic).partitions
+    count = client.topic(topic).partitions
     if partition is not None and partition >= count:
         raise ConfigError(f"--partition {partition}: topic {topic!r} has partitions 0..{count - 1}")
     numbers = range(count) if partition is None else (partition,)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dledger.client.protocol.client_state import ClientState, Operation
+from dledger.client.protocol.client_state import ClientState, Operation, T
 from dledger.client.protocol.operations.offsets import offsets
 from dledger.client.protocol.operations.requests import METADATA_TRIES, execute, metadata
 from dledger.client.protocol.operations.schemas import agree_schema
@@ -42,11 +42,16 @@ def topic(core: ClientState, name: str) -> Operation[TopicInfo]:
                 return info
         core.topics.pop(name, None)
         # a new leader may still be catching up: a linearizable answer cannot be stale
-        try:
-            yield from offsets(core, (name,))
-        except TopicNotFound as error:
-            raise (yield from _not_found(core, name)) from error
+        yield from _of_one(core, name, offsets(core, (name,)))
     raise Unavailable(f"topic {name!r}: it exists, but no leader describes it")
+
+
+def _of_one(core: ClientState, name: str, operation: Operation[T]) -> Operation[T]:
+    """An operation on one topic. Where that is not there, the error has those that may be meant."""
+    try:
+        return (yield from operation)
+    except TopicNotFound as error:
+        raise (yield from _not_found(core, name)) from error
 
 
 def _not_found(core: ClientState, name: str) -> Operation[TopicNotFound]:
@@ -150,7 +155,7 @@ def add_partitions(core: ClientState, name: str, partitions: int) -> Operation[T
     """
     check_name("topic", name)
     what = f"add partitions to topic {name!r}"
-    yield from execute(AddPartitions(name=name, partitions=partitions), what)
+    yield from _of_one(core, name, execute(AddPartitions(name=name, partitions=partitions), what))
     return (yield from _changed(core, name, what))
 
 
@@ -173,4 +178,5 @@ def delete_topic(core: ClientState, name: str) -> Operation[None]:
     """
     check_name("topic", name)
     core.topics.pop(name, None)
-    yield from execute(DeleteTopic(name=name), f"delete topic {name!r}", repeatable=False)
+    command = execute(DeleteTopic(name=name), f"delete topic {name!r}", repeatable=False)
+    yield from _of_one(core, name, command)
