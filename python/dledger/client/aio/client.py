@@ -111,7 +111,7 @@ class AsyncClient(Operations):
         evolve: bool = False,
     ) -> Appended:
         """See `Client.append`. Appends that overlap are in no order; for that, use `producer`."""
-        if not isinstance(values, bytes | str):
+        if not isinstance(values, (bytes, str)):
             from dledger.client.protocol.writing.pieces import check_alone, pieces_of
             from dledger.records.frames.frames import is_frame
 

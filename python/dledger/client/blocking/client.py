@@ -168,7 +168,7 @@ class Client(ReadingClient):
             SchemaMismatch: likewise; the table does not fit the topic, or the topic has no tables.
             OutcomeUnknown: it may have been written.
         """
-        if not isinstance(values, bytes | str):
+        if not isinstance(values, (bytes, str)):
             from dledger.client.protocol.writing.pieces import check_alone, pieces_of
             from dledger.records.frames.frames import is_frame
 
