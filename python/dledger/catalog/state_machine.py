@@ -213,7 +213,7 @@ class Catalog(CatalogState):
             case DeleteTopic():
                 return self._delete_topic(command)
             case AddPartitions():
-                return self._add_partitions(index, command)
+                return self._add_partitions(command)
             case InitProducer():
                 return self.producers.open(index, command, self.clock_ms)
             case OpenStage():
@@ -259,10 +259,10 @@ class Catalog(CatalogState):
             self.consumer_groups.topic_changed(self.applied_index, command.name)
         return result
 
-    def _add_partitions(self, index: int, command: AddPartitions) -> CommandResult:
+    def _add_partitions(self, command: AddPartitions) -> CommandResult:
         result = self.topics_state.grow(command)
         if result.code is _SUCCESS:
-            self.consumer_groups.topic_changed(index, command.name)
+            self.consumer_groups.topic_changed(self.applied_index, command.name)
         return result
 
     def _commit_consumed(self, index: int, command: CommitConsumedTransaction) -> CommandResult:

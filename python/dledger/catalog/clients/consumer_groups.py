@@ -219,6 +219,7 @@ class Groups:
     def forget_topic(self, topic_id: int) -> None:
         for group in self.by_name.values():
             group.offsets.pop(topic_id, None)
+        for group in self.with_members.values():
             group.membership.forget_topic(topic_id)
 
     def offsets(self, name: str) -> dict[str, dict[int, int]]:
