@@ -63,9 +63,8 @@ def batches_read(checkpoint: Path, topic: str, begin: Mapping[int, int]) -> dict
 
 def batches_written(commits: Iterable[CommitState], query: str, topic: str) -> dict[int, Spans]:
     """What each micro-batch of a query wrote, out of dledger's list of commits."""
-    return {
-        one.sequence: one.offsets[topic] for one in commits if one.writer_id == f"spark/{query}"
-    }
+    writer = f"spark/{query}/{topic}"
+    return {one.sequence: one.offsets[topic] for one in commits if one.writer_id == writer}
 
 
 def same_batches(claim: str, read: Mapping[int, Spans], written: Mapping[int, Spans]) -> Finding:
