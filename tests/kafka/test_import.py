@@ -14,7 +14,7 @@ from examples.kafka_copy.broker import Broker
 from tests.cli.commands import process, program
 from tests.kafka.producing import commit, consumed, make_topic, produce, transactions
 
-TOPIC = "payments"
+TOPIC = "invoices"
 ROWS = 150_000
 
 
@@ -55,7 +55,7 @@ def test_topic_and_groups_come_over_through_kills(
     produce(
         broker.servers,
         TOPIC,
-        ((n % 2, b"k%d" % (n % 97), b"payment %d " % n + bytes(n % 50)) for n in range(ROWS)),
+        ((n % 2, b"k%d" % (n % 97), b"invoice %d " % n + bytes(n % 50)) for n in range(ROWS)),
         headers=[("shop", b"7")],
     )
     transactions(
