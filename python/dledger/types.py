@@ -17,6 +17,14 @@ NodeId = NewType("NodeId", str)
 """Name of a node in its group, e.g. ``n0``."""
 Offset = NewType("Offset", int)
 """Place of a record in its topic partition, from 0, without gaps."""
+Principal = NewType("Principal", str)
+"""Who is at the other side of a connection, as Kafka writes it: ``User:alice``, ``Node:n1``;
+`OWNER` and `ANONYMOUS` beside these."""
+OWNER = Principal("Owner")
+"""A program that has proved the group's secret, as those of the Unix user do who owns a path
+group."""
+ANONYMOUS = Principal("User:ANONYMOUS")
+"""A client that has proved nothing."""
 
 NO_INDEX = Index(-1)
 NO_TERM = Term(-1)

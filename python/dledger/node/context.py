@@ -10,6 +10,7 @@ from typing import Any
 from dledger.catalog.state_machine import Catalog
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import Environment
+from dledger.node.audit import AuditLog
 from dledger.node.checkpoints import Checkpoints
 from dledger.node.events import NodeEvents
 from dledger.node.loop.ready_loop import ReadyLoop
@@ -55,6 +56,7 @@ class NodeContext:
     ready_loop: ReadyLoop
     checkpoints: Checkpoints
     status: StatusSections = field(default_factory=StatusSections)
+    audit: AuditLog = field(default_factory=AuditLog)
 
     @property
     def raft(self) -> RaftNode:

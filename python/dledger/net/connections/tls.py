@@ -38,14 +38,24 @@ def client_context(tls: Tls | None) -> ssl.SSLContext | None:
 
 
 NODE_URI: Final = "dledger://node/"
+CLIENT_URI: Final = "dledger://client/"
 
 
 def nodes_of(certificate: Mapping[str, Any] | None) -> set[str]:
     """The ids of the nodes that a certificate, as `ssl` gives it once it is verified, is for: its
     URIs ``dledger://node/n1``. One without any is a client's."""
+    return _names_in(certificate, NODE_URI)
+
+
+def users_of(certificate: Mapping[str, Any] | None) -> set[str]:
+    """The users that such a certificate is for: its URIs ``dledger://client/alice``."""
+    return _names_in(certificate, CLIENT_URI)
+
+
+def _names_in(certificate: Mapping[str, Any] | None, prefix: str) -> set[str]:
     names = certificate.get("subjectAltName", ()) if certificate else ()
     uris = [value for kind, value in names if kind == "URI"]
-    return {uri.removeprefix(NODE_URI) for uri in uris if uri.startswith(NODE_URI)}
+    return {uri.removeprefix(prefix) for uri in uris if uri.startswith(prefix)}
 
 
 def check_own_certificate(tls: Tls, node_id: str) -> None:

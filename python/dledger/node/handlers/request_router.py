@@ -4,7 +4,6 @@ client must wait."""
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +12,6 @@ from typing import Any, Final
 from dledger.errors import ProtocolError, StorageError
 from dledger.net import Connection, Handlers, Listener, Patience
 from dledger.net.connections.tls import server_context
-from dledger.net.limits.connection_slots import TooMany
 from dledger.net.limits.turns import Company, Pace, Turns
 from dledger.node.application import Application
 from dledger.node.application import Handler as PayloadHandler
@@ -23,6 +21,7 @@ from dledger.node.handlers.fetches import Reads
 from dledger.node.handlers.listings import Listings
 from dledger.node.handlers.metadata import MetadataHandler
 from dledger.node.handlers.offsets import Offsets
+from dledger.node.handlers.port_sessions import PortSession, PortSessions
 from dledger.node.handlers.replaced_disks import Admissions
 from dledger.node.peers.handshake import Gate, Visit
 from dledger.node.peers.links import frame_limits
@@ -42,14 +41,11 @@ from dledger.protocol.messages.client import (
     StatusRequest,
     TransferRequest,
 )
-from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.group_heartbeat import GroupHeartbeatRequest
-from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.protocol.messages.repair import RepairRequest, RepairResponse
 from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
 from dledger.protocol.messages.splits import SplitRequest
-from dledger.types import NodeId
 
 logger = logging.getLogger(__name__)
 
@@ -65,20 +61,9 @@ COMMANDS_ALONE: Final = 128
 COMPANY_S: Final = 0.1
 """A client that has asked for anything but a command within this time may have the next request on
 its way."""
-HELLOS: Final = 4
-"""Hellos that are answered in `HELLOS_S` of clients that must prove a secret: the node proves it to
-each of them first."""
-HELLOS_S: Final = 0.004
 
 PEER_MESSAGES: Final[frozenset[type[Any]]] = frozenset(PeerMessage.__args__)
 Handler = Callable[[Connection, int, Any], None]
-
-
-@dataclass(slots=True)
-class PortSession:
-    """The peer or client of a connection that has said hello."""
-
-    peer: NodeId | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +108,12 @@ class RequestRouter(NodePart):
     def __init__(self, context: NodeContext, gate: Gate, *, handlers: RequestHandlers) -> None:
         super().__init__(context)
         proposals = handlers.proposals
-        self._gate = gate
         self._proposals = proposals
         self._parts = handlers
         context.events.relieved.subscribe(self.relieved)
         context.status.add(self._status)
         self._listener: Listener | None = None
-        self._clients: dict[Connection, None] = {}
+        self._sessions = PortSessions(context, gate, resume=self._resume)
         self._paused: dict[Connection, None] = {}
         self._company = Company[Connection](COMPANY_S)
         self._commands = Turns[Connection](
@@ -141,18 +125,12 @@ class RequestRouter(NodePart):
             ),
             is_alone=lambda connection: self._company.is_alone(connection, connection.now_s()),
         )
-        self._hellos = Turns[Connection](
-            Pace(HELLOS, HELLOS_S), on_wait=Connection.pause_reading, on_done=self._resume
-        )
-        self._peer_connections: Counter[NodeId] = Counter()
         self._full_bytes = min(self._node.max_client_bytes, self._group.pending_bytes // 2)
         self._closed = False
         self._catalog_lost = context.catalog_lost
         """No client is answered: this node has lost the catalog of its log."""
         self.client_requests = 0
         """Requests of clients so far; asking for the status is none."""
-        self.used_ms = self._now_ms()
-        """When a client was last seen."""
         self._handlers = handlers.by_request()
         self._with_payload = handlers.by_request_with_payload()
 
@@ -162,7 +140,12 @@ class RequestRouter(NodePart):
 
     @property
     def clients(self) -> int:
-        return len(self._clients)
+        return len(self._sessions.clients)
+
+    @property
+    def used_ms(self) -> int:
+        """When a client was last seen."""
+        return self._sessions.used_ms
 
     @property
     def connections(self) -> int:
@@ -195,6 +178,7 @@ class RequestRouter(NodePart):
             held=lambda: self._proposals.unanswered.held_bytes,
         )
         self._listener.outflow.on_done = self._resume
+        self._sessions.listener = self._listener
         await self._listener.open(self._node.host, self._node.port, server_context(self._node.tls))
 
     def _patience(self) -> Patience:
@@ -210,7 +194,7 @@ class RequestRouter(NodePart):
     async def close(self) -> None:
         self._closed = True
         self._commands.close()
-        self._hellos.close()
+        self._sessions.close()
         if self._listener is not None:
             await self._listener.close()
 
@@ -218,7 +202,7 @@ class RequestRouter(NodePart):
         """Cut every connection: requests on them are not answered (D2)."""
         self._closed = True
         self._commands.close()
-        self._hellos.close()
+        self._sessions.close()
         if self._listener is not None:
             for connection in list(self._listener.connections):
                 connection.abort()
@@ -233,10 +217,8 @@ class RequestRouter(NodePart):
         self, connection: Connection, request_id: int, message: Any, payload: memoryview
     ) -> None:
         session: PortSession | Visit | None = connection.context
-        if session is None:
-            self._hello(connection, request_id, message)
-        elif isinstance(session, Visit):
-            self._proof(connection, request_id, message, session)
+        if not isinstance(session, PortSession):
+            self._sessions.greet(connection, request_id, message)
         elif session.peer is not None:
             if type(message) in PEER_MESSAGES:
                 self._ready_loop.step(message)
@@ -309,58 +291,11 @@ class RequestRouter(NodePart):
     def _resume(self, connection: Connection) -> None:
         waits = (
             connection in self._commands
-            or connection in self._hellos
+            or connection in self._sessions.hellos
             or connection in connection.outflow
         )
         if not waits and connection not in self._paused:
             connection.resume_reading()
-
-    def _hello(self, connection: Connection, request_id: int, message: HelloRequest) -> None:
-        if self._gate.wants_proof(message):
-            self._hellos.ask(
-                connection, partial(self._answer_hello, connection, request_id, message)
-            )
-        else:
-            self._answer_hello(connection, request_id, message)
-
-    def _answer_hello(self, connection: Connection, request_id: int, message: HelloRequest) -> None:
-        answer = self._gate.answer(message, connection.peer_nodes)
-        if answer.proof_wanted:
-            connection.context = Visit(message, answer)
-            connection.send(answer, request_id)
-        else:
-            self._end_of_hello(connection, request_id, message, answer)
-
-    def _proof(self, connection: Connection, request_id: int, message: Any, visit: Visit) -> None:
-        if not isinstance(message, HelloProof):
-            raise ProtocolError(f"{type(message).__name__} where a proof of the secret belongs")
-        self._end_of_hello(connection, request_id, visit.hello, self._gate.proved(visit, message))
-
-    def _end_of_hello(
-        self, connection: Connection, request_id: int, hello: HelloRequest, answer: HelloResponse
-    ) -> None:
-        """The last word, and a place for a connection that is taken. One of a client is refused
-        where there is none."""
-        assert self._listener is not None
-        places, peer = self._listener.places, NodeId(hello.node_id)
-        if answer.code is not Code.SUCCESS:
-            connection.send(answer, request_id)
-            self._listener.refuse(connection, answer.message)
-        elif not peer and (full := places.refusal(connection)):
-            connection.send(HelloResponse(code=Code.LEADER_PENDING_FULL, message=full), request_id)
-            connection.give_way(TooMany(full))
-        elif peer:
-            connection.send(answer, request_id)
-            connection.context = PortSession(peer)
-            places.seat_member(peer, connection)
-            self._peer_connections[peer] += 1
-            self._ready_loop.peer_found(peer)
-        else:
-            connection.send(answer, request_id)
-            connection.context = PortSession(None)
-            places.seat_client(connection)
-            self._clients[connection] = None
-            self.used_ms = self._now_ms()
 
     def relieved(self) -> None:
         """Held bytes have fallen: connections that were made to wait may go on."""
@@ -377,15 +312,7 @@ class RequestRouter(NodePart):
         self._paused.pop(connection, None)
         self._company.forget(connection)
         self._commands.forget(connection)
-        self._hellos.forget(connection)
-        session: PortSession | Visit | None = connection.context
-        if isinstance(session, PortSession) and session.peer is not None:
-            self._peer_connections[session.peer] -= 1
-            if not self._peer_connections[session.peer] and not self._closed:
-                self._ready_loop.peer_lost(session.peer)
-        elif connection in self._clients:
-            del self._clients[connection]
-            self.used_ms = self._now_ms()
+        if self._sessions.ended(connection):
             self._parts.reads.polls.forget(connection)
         if error is not None:
             logger.debug("connection from %s lost: %s", connection.peer_name, error)

@@ -20,7 +20,7 @@ from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloRespo
 from dledger.protocol.messages.membership import Membership
 from dledger.release import RELEASE
 from dledger.storage.disk.disk import Disk
-from dledger.types import NodeId
+from dledger.types import ANONYMOUS, OWNER, NodeId, Principal
 
 logger = logging.getLogger(__name__)
 
@@ -172,6 +172,15 @@ class Gate:
             f"give it the file that {self._node.node_id} has, as secret_file (--secret-file)"
         )
         return self._last(answer, text)
+
+    def principal(self, hello: HelloRequest, users: Set[str]) -> Principal:
+        """Who has opened a connection that was taken. ``users``: those that its certificate is
+        for."""
+        if hello.node_id:
+            return Principal(f"Node:{hello.node_id}")
+        if self.wants_proof(hello):
+            return OWNER
+        return Principal(f"User:{min(users)}") if len(users) == 1 else ANONYMOUS
 
     def _last(self, answer: HelloResponse, refusal: str = "") -> HelloResponse:
         """The code, and whose word it is; ``answer`` has said the rest."""
