@@ -14,6 +14,7 @@ import pyarrow as pa
 from dledger.errors import CorruptEntry
 from dledger.interrupts import is_interrupt
 from dledger.records.body.header import Codec
+from dledger.records.body.soundness import check_values
 from dledger.records.body.unpacked_size import check_sizes
 from dledger.types import Buffer
 
@@ -49,7 +50,7 @@ def deserialize(payload: Buffer, schema: pa.Schema, codec: Codec, count: int) ->
     try:
         check_sizes(payload, codec)
         batch = pa.ipc.read_record_batch(pa.py_buffer(payload), schema)
-        batch.validate(full=True)
+        check_values(batch)
     except (pa.ArrowException, ValueError, IndexError, struct.error, OSError, MemoryError) as error:
         if is_interrupt(error):
             raise
