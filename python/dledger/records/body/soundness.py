@@ -17,9 +17,7 @@ _NOT_ASCII: Final = np.uint64(0x8080808080808080)
 _WORD: Final = 8
 _OFFSETS: Final[dict[pa.DataType, type[np.signedinteger]]] = {
     pa.string(): np.int32,
-    pa.binary(): np.int32,
     pa.large_string(): np.int64,
-    pa.large_binary(): np.int64,
 }
 
 
@@ -33,7 +31,7 @@ def check_values(batch: pa.RecordBatch) -> None:
 
 
 def _is_plain(column: pa.Array) -> bool:
-    """Whether the values have no nulls and rising offsets, and are bytes, or text in ASCII."""
+    """Whether the values are text in ASCII with rising offsets and without nulls."""
     kind = _OFFSETS.get(column.type)
     if kind is None or not len(column):
         return False
@@ -44,8 +42,6 @@ def _is_plain(column: pa.Array) -> bool:
     offsets = np.frombuffer(starts, kind, len(column) + 1, first)
     if np.any(offsets[1:] < offsets[:-1]):
         return False
-    if column.type in {pa.binary(), pa.large_binary()}:
-        return True
     text = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
     whole = len(text) // _WORD * _WORD
     words = np.bitwise_or.reduce(text[:whole].view(np.uint64), initial=np.uint64(0))
