@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from dledger.environment import REAL, Environment
+from dledger.logs.output import AUDIT
 from dledger.logs.repeats import Repeats
 from dledger.net import Connection
 from dledger.node.audit.audit_file import AuditFile
@@ -15,7 +16,7 @@ from dledger.node.audit.audited_commands import outcome
 from dledger.protocol.messages.codes import Code
 from dledger.types import NodeId, Principal
 
-logger: Final = logging.getLogger("dledger.audit")
+logger: Final = logging.getLogger(AUDIT)
 
 Kind = tuple[str, Principal, str, str]
 """Event, principal, host and details of what was refused."""
