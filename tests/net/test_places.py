@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from dledger.logs.repeats import INTERVAL_S, MOST_KINDS
 from dledger.net import Patience
 from dledger.net.limits.connection_slots import MOST_OF_A_MEMBER, Places, TooMany
-from dledger.net.limits.rare_warnings import INTERVAL_S, MOST_KINDS, Seldom
+from dledger.net.limits.rare_warnings import Seldom
 
 
 class FakeConnection:

@@ -84,6 +84,14 @@ class BareClient:
         client.connection = await connect(address, handlers, FrameLimits(), PATIENCE_S, tls=tls)
         return client
 
+    @property
+    def address(self) -> str:
+        """This side's, as the node sees it."""
+        transport = self.connection._transport
+        assert transport is not None
+        host, port = transport.get_extra_info("sockname")
+        return f"{host}:{port}"
+
     def _on_frame(
         self, connection: Connection, request_id: int, message: Any, payload: memoryview
     ) -> None:

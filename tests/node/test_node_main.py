@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -56,6 +57,15 @@ def test_a_signal_ends_a_node_gracefully(start: Start, number: signal.Signals) -
     assert node.returncode == 0, log
     assert "loaded []" in out
     assert "has stopped" in log
+
+
+def test_the_log_has_the_form_and_level_of_the_settings(start: Start) -> None:
+    node = start(settings="dict(log_format='json', log_level='warning', idle_timeout_ms=200)")
+    assert node.communicate(timeout=30)[1] == ""
+    node = start(settings="dict(log_format='json', idle_timeout_ms=200)")
+    log = [json.loads(line) for line in node.communicate(timeout=30)[1].splitlines()]
+    assert {line["level"] for line in log} == {"info"}
+    assert any("listens on" in line["message"] for line in log)
 
 
 def test_an_unused_node_ends_by_itself(start: Start) -> None:

@@ -87,7 +87,12 @@ class SeedPlan:
 
     def node_config(self, name: NodeId) -> NodeConfig:
         return NodeConfig(
-            node_id=name, directory=Path("/sim") / name, host=name, port=PORT, **self.node
+            node_id=name,
+            directory=Path("/sim") / name,
+            host=name,
+            port=PORT,
+            audit_files=0,  # no promise is about them, and each write would be a turn of the story
+            **self.node,
         )
 
     @property

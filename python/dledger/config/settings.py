@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from dledger.config.names import check_name, check_secret_file, nearest
 from dledger.config.tls import Tls, tls_files
 from dledger.errors import ConfigError, UnknownOption
+from dledger.logs.formats import FORMATS, LEVELS
 from dledger.types import NodeId
 
 T = TypeVar("T")
@@ -198,6 +199,15 @@ class NodeConfig:
     a group of one that is to go on without them. -2: a start of such a node is refused."""
     parent_pid: int = 0
     """The process that asked for this node; see ``idle_timeout_ms``."""
+    log_format: str = "text"
+    """Lines of the node's log: ``text``, or ``json`` with one object for each."""
+    log_level: str = "info"
+    """Least of ``debug``, ``info``, ``warning`` and ``error`` that is written there."""
+    audit_files: int = 8
+    """Files of the audit log in the directory: ``audit.log``, and the former ones ``audit.log.1``
+    and so on. 0: none; its lines are in the node's log alone."""
+    audit_file_bytes: int = 16 * MIB
+    """Size at which a new one is begun."""
     secret_file: str = ""
     """File with the group's secret, which other nodes prove before this one listens to them;
     absolute path. Made by ``dledger secret create``, the same on every node, readable for its owner
@@ -240,6 +250,13 @@ class NodeConfig:
                 "max_connections and max_connections_per_address: 1 or more; client_idle_ms: 0 or "
                 "more"
             )
+        if self.log_format not in FORMATS or self.log_level not in LEVELS:
+            raise ConfigError(
+                f"log_format {self.log_format!r}, log_level {self.log_level!r}: write one of "
+                f"{', '.join(FORMATS)}, and one of {', '.join(LEVELS)}"
+            )
+        if self.audit_files < 0 or self.audit_file_bytes < 1024:
+            raise ConfigError("audit_files: 0 or more; audit_file_bytes: 1024 or more")
         if self.checkpoint_entries < 1:
             raise ConfigError(f"checkpoint_entries {self.checkpoint_entries}: at least 1")
         for hour in filter(None, self.delete_when.split(";")):

@@ -25,11 +25,12 @@ from dledger.embedded.probe import ask_to_lead
 from dledger.embedded.process import raise_limits
 from dledger.embedded.settings import IDLE_TIMEOUT_MS, group_config, node_config
 from dledger.errors import ConfigError, DLedgerError, PathError, Unavailable
+from dledger.logs.output import Output
 from dledger.net import run
 from dledger.net.user_directory import forget_group
 from dledger.node.node import NodeServer
 from dledger.node.peers.membership_secret import with_secret
-from dledger.node.process import tune_interpreter
+from dledger.node.process import tell_counted, tune_interpreter
 from dledger.types import NodeId
 
 logger = logging.getLogger("dledger.embedded")
@@ -120,7 +121,7 @@ class Watch:
             return False  # a program is joining or the directory is gone; try again
 
 
-async def serve(home: Home, node_id: NodeId, pid_file: PidFile) -> None:
+async def serve(home: Home, node_id: NodeId, pid_file: PidFile, output: Output) -> None:
     """Run the node until it has a reason to end, then drain it."""
     file = home.read()
     if file is None:
@@ -134,10 +135,12 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile) -> None:
     else:
         node = replace(node, secret_file=str(home.secret_file), clients_prove=True)
     addresses = Addresses(home, file)
+    output.use(node.log_format, node.log_level)
     tune_interpreter()
     server = NodeServer(group, node, addresses=addresses)
     await server.start()
     home.touch_used()
+    counting = asyncio.ensure_future(tell_counted(output))
     preferring = (
         asyncio.ensure_future(take_the_lead(server, file.group, addresses)) if file.named else None
     )
@@ -151,6 +154,7 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile) -> None:
         logger.info("ends: %s", reason)
         pid_file.write(ending=True)
     finally:
+        counting.cancel()
         if preferring:
             preferring.cancel()
         await server.stop()
@@ -208,13 +212,13 @@ def main() -> None:
     # relative paths cannot surprise, and the starter's directory may be unmounted
     os.chdir(home.path)
     raise_limits(resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_DATA)
-    log_to_stderr(home.node_directory(node_id) / LOG_FILE)
+    output = log_to_stderr(home.node_directory(node_id) / LOG_FILE)
     try:
         pid_file = PidFile(home, node_id)
         if not pid_file.acquire(FORMER_TIMEOUT_S):
             say({"error": ALREADY_RUNNING, "message": f"{node_id} of {home} runs already"})
             sys.exit(1)
-        run(serve(home, node_id, pid_file))
+        run(serve(home, node_id, pid_file, output))
     except Exception as error:
         expected = isinstance(error, DLedgerError)
         logger.error("%s of %s ends with an error: %s", node_id, home, error, exc_info=not expected)

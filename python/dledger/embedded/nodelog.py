@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from dledger.logs.formats import TextFormatter
+from dledger.logs.output import Output
+
 LOG_BYTES: Final = 8 << 20
 """The file is set aside (``node.log.1``, replacing the one before) at this size."""
+_FORM: Final = "%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s"
 _CHECK_EVERY: Final = 64 << 10
 
 
@@ -28,11 +31,7 @@ class BoundedLog(logging.Handler):
         self._max_bytes = max_bytes
         self._descriptor = descriptor
         self._unchecked = _CHECK_EVERY
-        formatter = logging.Formatter(
-            "%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S"
-        )
-        formatter.converter = time.gmtime
-        self.setFormatter(formatter)
+        self.setFormatter(TextFormatter(_FORM))
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record; a full disk loses log lines, never the node."""
@@ -59,8 +58,6 @@ def write_to(log: Path, descriptor: int) -> None:
     os.close(fresh)
 
 
-def log_to_stderr(path: Path) -> None:
+def log_to_stderr(path: Path) -> Output:
     """Send all log records of this process to its bounded log."""
-    root = logging.getLogger()
-    root.addHandler(BoundedLog(path))
-    root.setLevel(logging.INFO)
+    return Output(BoundedLog(path), TextFormatter(_FORM))

@@ -55,8 +55,8 @@ class NodeContext:
     peers: Peers
     ready_loop: ReadyLoop
     checkpoints: Checkpoints
+    audit: AuditLog
     status: StatusSections = field(default_factory=StatusSections)
-    audit: AuditLog = field(default_factory=AuditLog)
 
     @property
     def raft(self) -> RaftNode:

@@ -20,6 +20,8 @@ from dledger.errors import (
     DLedgerError,
     StorageError,
 )
+from dledger.node.audit import AuditLog
+from dledger.node.audit.audit_file import AuditFile
 from dledger.node.checkpoints import Checkpoints
 from dledger.node.context import NodeContext
 from dledger.node.events import NodeEvents
@@ -160,7 +162,20 @@ class NodeServer:
                 environment=self._environment,
             ),
             checkpoints=checkpoints,
+            audit=self._audit_log(),
         )
+
+    def _audit_log(self) -> AuditLog:
+        node, file = self.node, None
+        if node.audit_files:
+            file = AuditFile(
+                self._disk,
+                node.directory,
+                environment=self._environment,
+                max_bytes=node.audit_file_bytes,
+                files=node.audit_files,
+            )
+        return AuditLog(node.node_id, file, environment=self._environment)
 
     def _core(self) -> RaftNode:
         store = self.store
@@ -232,6 +247,7 @@ class NodeServer:
         await parts.peers.close()
         await parts.ready_loop.stop()
         await parts.application.stop(clean=self._error is None)
+        parts.context.audit.close()
 
     def _restart(self, between: Callable[[], None]) -> None:
         """Stop, carry out ``between``, and start again on the files that the disk has then."""

@@ -103,6 +103,7 @@ class NodeParts:
                 self.sessions,
                 self.checkpointer,
                 self.retention,
+                context.audit,
                 self.idle_timeout,
             ),
         )

@@ -7,12 +7,12 @@ import gc
 import logging
 import signal
 import sys
-import time
 from collections.abc import Callable
 from typing import Final
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
+from dledger.logs.output import Output
 from dledger.net import run
 from dledger.node.node import NodeServer
 from dledger.storage.disk.disk import Disk
@@ -20,7 +20,8 @@ from dledger.types import NodeId
 
 logger = logging.getLogger(__name__)
 
-LOG_FORMAT: Final = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
+SWEEP_S: Final = 1.0
+"""Between two looks for log records that were only counted."""
 SWITCH_S: Final = 0.0005
 """How soon the loop lets the flusher's thread go on when both have something to do. Python's own 5
 ms would be added to every sync."""
@@ -48,8 +49,10 @@ def run_node(
             error.
         CorruptStore, WrongGroup, PathError, PortInUse: it could not start.
     """
-    log_to_stderr()
-    run(serve(group, node, addresses, on_ready, disk=disk, environment=environment))
+    output = log_to_stderr()
+    if output is not None:
+        output.use(node.log_format, node.log_level)
+    run(serve(group, node, addresses, on_ready, disk=disk, environment=environment, output=output))
 
 
 async def serve(
@@ -60,8 +63,9 @@ async def serve(
     *,
     disk: Disk | None = None,
     environment: Environment = REAL,
+    output: Output | None = None,
 ) -> None:
-    """`run_node` on a loop that runs already."""
+    """`run_node` on a loop that runs already. ``output``: of the process' log records."""
     tune_interpreter()
     loop = asyncio.get_running_loop()
     signalled = asyncio.Event()
@@ -71,6 +75,7 @@ async def serve(
     await server.start()
     if on_ready is not None:
         on_ready(server.port)
+    counting = asyncio.create_task(tell_counted(output)) if output is not None else None
     waits = {
         asyncio.create_task(signalled.wait(), name="asked to by a signal"),
         asyncio.create_task(server.wait_idle(), name="nobody has used it"),
@@ -81,6 +86,8 @@ async def serve(
         wait.cancel()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.remove_signal_handler(number)  # a second one ends the process at once
+    if counting is not None:
+        counting.cancel()
     first = next(iter(done))
     logger.info("%s ends: %s", node.node_id, first.get_name())
     await server.stop()
@@ -96,14 +103,13 @@ def tune_interpreter() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-def log_to_stderr() -> None:
-    """One line per record, UTC, unless the program has set up logging itself."""
-    root = logging.getLogger()
-    if root.handlers:
-        return
-    handler = logging.StreamHandler()
-    formatter = logging.Formatter(LOG_FORMAT, "%Y-%m-%dT%H:%M:%S")
-    formatter.converter = time.gmtime
-    handler.setFormatter(formatter)
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)
+def log_to_stderr() -> Output | None:
+    """One line for each record; None: the program has set up logging itself."""
+    return None if logging.getLogger().handlers else Output(logging.StreamHandler())
+
+
+async def tell_counted(output: Output) -> None:
+    """Log now and then what the output has only counted; ends when it is cancelled."""
+    while True:
+        await asyncio.sleep(SWEEP_S)
+        output.sweep()

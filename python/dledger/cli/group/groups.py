@@ -282,7 +282,7 @@ def _commit(
     for row in rows:
         offsets.setdefault(row["topic"], {})[row["partition"]] = row["new_offset"]
     try:
-        client.commit_offsets(name, offsets, log_ids=log_ids)
+        client.commit_offsets(name, offsets, log_ids=log_ids, reset=True)
     except KeyboardInterrupt:
         raise Interrupted(
             f"group {name} may go on there or where it was: see dledger groups {name}"

@@ -10,6 +10,7 @@ import click
 from dledger.cli.common import PATH, parse_settings, set_option
 from dledger.config import NOTHING_ACCEPTED, GroupConfig, NodeConfig, from_settings, parse_peers
 from dledger.errors import ConfigError
+from dledger.logs.formats import FORMATS, LEVELS
 from dledger.types import NodeId
 
 DECIDED = ("members", "node_id", "directory", "port", "parent_pid", "accept_loss", "secret_file")
@@ -43,6 +44,10 @@ DECIDED = ("members", "node_id", "directory", "port", "parent_pid", "accept_loss
     "machine needs none named.",
 )
 @click.option("--host", help="Where to listen; the host of this node's own address unless given.")
+@click.option(
+    "--log-format", type=click.Choice(FORMATS), help="Lines of the log; text unless given."
+)
+@click.option("--log-level", type=click.Choice(LEVELS), help="From which on; info unless given.")
 @set_option(
     "Any other setting of a group or node, e.g. retention_ms=604800000. Group settings must be "
     "equal everywhere."
@@ -62,6 +67,8 @@ def serve(
     group: str,
     secret_file: Path | None,
     host: str | None,
+    log_format: str | None,
+    log_level: str | None,
     settings: tuple[str, ...],
     accept_loss: int,
 ) -> None:
@@ -84,6 +91,8 @@ def serve(
         "accept_loss": accept_loss,
         "secret_file": str(secret_file.absolute()) if secret_file is not None else "",
     }
+    log = {"log_format": log_format, "log_level": log_level}
+    of_node |= {name: value for name, value in log.items() if value is not None}
     group_config = from_settings(GroupConfig, given)
     node_config = from_settings(NodeConfig, of_node)
     from dledger.node.peers.membership_secret import with_secret

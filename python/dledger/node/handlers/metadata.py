@@ -28,7 +28,7 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.raft.state.ready import TransferDone
-from dledger.types import Role
+from dledger.types import NodeId, Role
 
 
 class MetadataHandler(NodePart):
@@ -188,7 +188,8 @@ class MetadataHandler(NodePart):
             connection.send(answer, request_id)
         elif request.to not in self._group.members:
             text = f"{request.to!r} is not a member; members: {', '.join(self._group.members)}"
-            connection.send(TransferResponse(code=Code.UNKNOWN_MEMBER, message=text), request_id)
+            answer = TransferResponse(code=Code.UNKNOWN_MEMBER, message=text)
+            self._end_of_transfer(connection, request_id, request.to, answer)
         else:
             self._transfers.append((connection, request_id))
             self._ready_loop.transfer(request.to)
@@ -199,4 +200,12 @@ class MetadataHandler(NodePart):
         text = "" if done.code is Code.SUCCESS else f"{done.to} did not take over: {done.code.name}"
         answer = TransferResponse(code=done.code, message=text, leader_id=self._leader_id)
         for connection, request_id in waiting:
-            connection.send(answer, request_id)
+            self._end_of_transfer(connection, request_id, done.to, answer)
+
+    def _end_of_transfer(
+        self, connection: Connection, request_id: int, to: NodeId, answer: TransferResponse
+    ) -> None:
+        self._context.audit.record_request(
+            connection, "transfer leadership", answer.code, answer.message, to=to
+        )
+        connection.send(answer, request_id)

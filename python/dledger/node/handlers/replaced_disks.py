@@ -224,8 +224,7 @@ class Admissions(NodePart):
             or self._raft.membership.of(request.node_id) == heard
         )
         if code is not Code.SUCCESS or is_done:
-            answer = AdmitResponse(code=code, message=text, leader_id=self._leader_id)
-            connection.send(answer, request_id)
+            self._reply(connection, request_id, request.node_id, code, text)
             return
         known = self._raft.membership
         members = {str(member): incarnation for member, incarnation in known.bound}
@@ -261,8 +260,14 @@ class Admissions(NodePart):
     def _answer(self, waiting: AdmissionWait, code: Code, text: str = "") -> None:
         self._waiting.remove(waiting)
         waiting.timer.cancel()
+        self._reply(waiting.connection, waiting.request_id, waiting.node_id, code, text)
+
+    def _reply(
+        self, connection: Connection, request_id: int, node_id: NodeId, code: Code, text: str
+    ) -> None:
+        self._context.audit.record_request(connection, "admit", code, text, node=node_id)
         answer = AdmitResponse(code=code, message=text, leader_id=self._leader_id)
-        waiting.connection.send(answer, waiting.request_id)
+        connection.send(answer, request_id)
 
     def members_changed(self) -> None:
         """The core must know which incarnations count by the catalog."""

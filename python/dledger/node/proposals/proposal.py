@@ -64,6 +64,8 @@ class Proposal:
     header: BodyHeader | None = None
     """Of the first body of appends; None for a command."""
     command: Command | None = None
+    is_reset: bool = False
+    """See `ExecuteRequest.reset`."""
     term: Term = NO_TERM
     first: Index = NO_INDEX
     """The entry that the first of them waits for."""

@@ -151,6 +151,7 @@ class ProposalQueue(NodePart):
             0,
             self._now_ms() + request.timeout_ms,
             command=command,
+            is_reset=request.reset,
             stamped_in=self._leads_in(),
         )
         if connection is not None and isinstance(command, Admit):

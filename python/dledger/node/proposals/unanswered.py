@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from dledger.catalog.results import CommandResult
+from dledger.node.audit.audited_commands import audited
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.proposal import PROPOSAL_BYTES, Proposal, answer_to
 from dledger.node.proposals.timestamps import TIMED
@@ -67,12 +68,22 @@ class Unanswered(NodePart):
             self.let_go(proposal)
             self._events.relieved()
         if proposal.connection is not None:
+            if proposal.command is not None:
+                self._audit(proposal, proposal.command, code, message)
             raft = self._ready_loop.raft
             answer = answer_to(
                 proposal, code, message, raft=raft, base_offset=base_offset, result=result
             )
             for request_id in proposal.request_ids:
                 proposal.connection.send(answer, request_id)
+
+    def _audit(self, proposal: Proposal, command: Command, code: Code, message: str) -> None:
+        row = audited(command, is_reset=proposal.is_reset)
+        if row is not None and proposal.connection is not None:
+            details = {name: getattr(command, name) for name in row.details}
+            self._context.audit.record_request(
+                proposal.connection, row.event, code, message, **details
+            )
 
 
 class WaitingProposals:

@@ -95,6 +95,7 @@ class Repairs(NodePart):
                 if self._others
                 else "no other member has a copy; restore a backup",
             )
+            self._audit("damage found", fault, reason=fault.reason)
         if news:
             self._tell_core()
             self._tick()
@@ -175,6 +176,11 @@ class Repairs(NodePart):
             for topic, partition, base, count in places
         ]
 
+    def _audit(self, event: str, fault: Fault, **details: str) -> None:
+        self._context.audit.record_own(
+            event, first=fault.first, last=fault.last, file=fault.file, **details
+        )
+
     def _tell_core(self) -> None:
         self._ready_loop.feed(self._raft.set_faulty, self.runs, self._now_ms())
 
@@ -238,6 +244,7 @@ class Repairs(NodePart):
             logger.warning(
                 "entries %d to %d can be read after all", repair.fault.first, repair.fault.last
             )
+            self._audit("damage repaired", repair.fault, source="read again")
             self._tell_core()
             self._events.repaired()
 
@@ -346,6 +353,7 @@ class Repairs(NodePart):
             fault.last,
             repair.asked,
         )
+        self._audit("damage repaired", fault, source=str(repair.asked))
         self._raft.repaired(repair.fetched)
         self._tell_core()
         self._events.repaired()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from dledger.protocol.messages.catalog_commands import Command
 from dledger.protocol.messages.codes import Code
@@ -102,6 +102,14 @@ class ExecuteRequest:
 
     command: Command
     timeout_ms: int = 2500
+    reset: bool = False
+    """Of `CommitProgress`: an operator lets the group go on there, which is an event of the audit
+    log."""
+
+
+FIRST_FIELDS: Final[dict[type, int]] = {ExecuteRequest: 2}
+"""How many fields of these are always there; those behind them are left out where they say
+nothing."""
 
 
 @slots_dataclass(kw_only=True)

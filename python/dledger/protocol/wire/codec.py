@@ -15,7 +15,7 @@ from dledger.checksum import crc32
 from dledger.compiled import compiled
 from dledger.errors import ProtocolError
 from dledger.interrupts import is_interrupt
-from dledger.protocol.messages import fetched, hello, peer
+from dledger.protocol.messages import client, fetched, hello, peer
 from dledger.protocol.messages.catalog_commands import Command
 from dledger.protocol.messages.client import (
     AppendRequest,
@@ -61,7 +61,9 @@ Message = (
 )
 
 
-FIRST_FIELDS: Final = hello.FIRST_FIELDS | fetched.FIRST_FIELDS | peer.FIRST_FIELDS
+FIRST_FIELDS: Final = (
+    client.FIRST_FIELDS | hello.FIRST_FIELDS | fetched.FIRST_FIELDS | peer.FIRST_FIELDS
+)
 
 
 class _Tables(dict[int, FieldTable]):

@@ -214,6 +214,10 @@ class FieldTable:
                 raise WrongField(f"{self.names[at]}: {error}") from None
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 class OpenTable(FieldTable):
     """How a message travels between programs of different releases. Its first ``required`` fields
     are always there. Of the others, those at the end that have their defaults stay away; on the way
@@ -221,8 +225,13 @@ class OpenTable(FieldTable):
 
     def __init__(self, cls: type[Any], required: int) -> None:
         super().__init__(cls)
-        least = cls(**dict.fromkeys(self.names[:required]))
-        defaults = tuple(self.values(least))
+        least, encoders = cls(**dict.fromkeys(self.names[:required])), dict(self.encoders)
+        later = [
+            (encoders.get(at, _same), getattr(least, name))
+            for at, name in enumerate(self.names)
+            if at >= required
+        ]
+        defaults = (None,) * required + tuple(encode(value) for encode, value in later)
         self.values = _taker(self, required, defaults)
         self.build = _builder(self, required, defaults)
 

@@ -174,7 +174,7 @@ class RealFile:
         self.path = path
         self._may_go_direct = direct
         self._direct: DirectWriter | None = None
-        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
         weakref.finalize(self, os.close, self._fd)
 
     def pread(self, size: int, offset: int) -> bytes:

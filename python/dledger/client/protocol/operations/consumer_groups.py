@@ -19,11 +19,13 @@ def commit_offsets(
     offsets: Mapping[str, Mapping[int, int]],
     *,
     log_ids: Mapping[str, str] | None = None,
+    reset: bool = False,
 ) -> Operation[None]:
     """The group has processed everything below these offsets: topic -> partition -> offset.
 
     Args:
         log_ids: of topics (topic -> log id); one that is another topic by now is refused.
+        reset: an operator lets the group go on there, which goes into the nodes' audit log.
 
     Raises:
         TopicNotFound: a topic or partition is not there, or another one; nothing was noted.
@@ -35,7 +37,7 @@ def commit_offsets(
         for name, partitions in offsets.items()
     }
     command = CommitProgress(consumer_group=group, offsets=plain, log_ids=dict(log_ids or {}))
-    yield from execute(command, f"commit offsets of group {group!r}")
+    yield from execute(command, f"commit offsets of group {group!r}", reset=reset)
 
 
 def hold_retention(_: ClientState, group: str, hold: bool = True) -> Operation[None]:

@@ -13,9 +13,11 @@ from dledger.protocol.messages.client import ExecuteRequest, MetadataRequest, Me
 METADATA_TRIES: Final = 20
 
 
-def execute(command: Command, what: str, repeatable: bool = True) -> Operation[dict[str, Any]]:
+def execute(
+    command: Command, what: str, repeatable: bool = True, *, reset: bool = False
+) -> Operation[dict[str, Any]]:
     """Commit a command; its result."""
-    request = ExecuteRequest(command=command, timeout_ms=SERVER_MS)
+    request = ExecuteRequest(command=command, timeout_ms=SERVER_MS, reset=reset)
     answer, _ = yield Request(request, CallPolicy(what=what, writes=True, repeatable=repeatable))
     result: dict[str, Any] = answer.result
     return result
