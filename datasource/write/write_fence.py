@@ -16,6 +16,7 @@ import shutil
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -77,7 +78,8 @@ def claim(claim: WriteNote) -> None:
     if not folder.exists():
         _make(folder)
     draft = folder / f".{claim.job}"
-    draft.write_text(claim.job)
+    with open(draft, "w", opener=partial(os.open, mode=0o600)) as out:
+        out.write(claim.job)
     try:
         # atomic, with its content; fails when it is there
         os.link(draft, folder / f"{_key(claim)}-{claim.batch_id}")
@@ -115,7 +117,7 @@ def _make(folder: Path) -> None:
         raise PathError(
             f"{top} belongs to somebody else: remove it, or set TMPDIR to a directory of your own"
         )
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     for other in top.iterdir():
         if other.stat().st_mtime < time.time() - KEPT_S:
             shutil.rmtree(other, ignore_errors=True)

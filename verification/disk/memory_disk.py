@@ -171,6 +171,9 @@ class MemoryDisk:
         self.directories.update(missing)
         self.new_directories += [each for each in missing if each != each.parent]
 
+    def restrict(self, path: Path) -> int:
+        return 0  # no other users
+
     def listdir(self, path: Path) -> list[str]:
         directory = f"{path}/"
         below = [

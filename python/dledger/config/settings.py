@@ -135,6 +135,10 @@ class NodeConfig:
     authentication."""
     port: int = 0
     """0: any free one, printed and written to the store."""
+    unix_group_reads: bool = False
+    """The directory's Unix group may read the files (modes 0640 and 0750), for a backup for one;
+    else the node's user alone may (0600 and 0700, whatever the umask is). Files with more rights
+    lose them at the start."""
     flush: str = "sync"
     """``sync``: acknowledge after fdatasync. ``async``: from the page cache, as DLedger and Kafka
     do; a power cut of a quorum can then lose acknowledged records."""

@@ -15,6 +15,7 @@ import os
 import pwd
 import stat
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -82,7 +83,9 @@ def note_group(group: str, directory: Path) -> None:
         if entry.is_file() and entry.read_bytes() == os.fsencode(directory):
             return
         draft = entry.with_name(f".{group}.{os.getpid()}")
-        draft.write_bytes(os.fsencode(directory))
+        draft.unlink(missing_ok=True)
+        with open(draft, "xb", opener=partial(os.open, mode=0o600)) as out:
+            out.write(os.fsencode(directory))
         draft.replace(entry)
 
 

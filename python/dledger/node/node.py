@@ -37,6 +37,7 @@ from dledger.raft.state.ready import RoleChange
 from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.storage.api import LogStore
 from dledger.storage.disk.disk import Disk, RealDisk
+from dledger.storage.disk.modes import OWNER, UNIX_GROUP
 from dledger.storage.opening import open_store
 from dledger.types import NodeId, Role
 
@@ -70,7 +71,9 @@ class NodeServer:
         self.node = node
         self._addresses = addresses
         self._environment = environment
-        self._disk: Disk = disk if disk is not None else RealDisk(direct=node.flush == "sync")
+        modes = UNIX_GROUP if node.unix_group_reads else OWNER
+        real = RealDisk(direct=node.flush == "sync", modes=modes)
+        self._disk: Disk = disk if disk is not None else real
         self._error: BaseException | None = None
         self._failed = asyncio.Event()
         self._idle = asyncio.Event()

@@ -134,6 +134,8 @@ def run_over(
     from dledger.rocketmq.dispatch.reput_columns import ColumnReput
     from dledger.rocketmq.ha_protocol.messages import HASettings
     from dledger.rocketmq.store.message_store import MessageStore
+    from dledger.storage.disk.disk import RealDisk
+    from dledger.storage.disk.modes import OWNER, UMASK
 
     given = parse_broker_settings(texts, known)
     of_store = {name: given.pop(name) for name, _ in STORE.values() if name in given}
@@ -142,7 +144,9 @@ def run_over(
             f"--store {root}: there is no commitlog in it; name the root of a broker's store"
         )
     log_to_stderr()
-    store = MessageStore(root, reput=ColumnReput, **of_store)
+    # a copy is of this service alone, a broker's own store is the broker's
+    disk = RealDisk(modes=OWNER if create else UMASK)
+    store = MessageStore(root, reput=ColumnReput, disk=disk, **of_store)
     try:
         ha_settings = HASettings(mapped_file_size_commit_log=store.log.file_size, **given)
         tune_interpreter()

@@ -25,6 +25,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -209,8 +210,10 @@ def write_config(path: Path, document: TOMLDocument) -> None:
     target = path.resolve()  # a link to a file of the user's stays one
     place = target.with_name(target.name + ".new")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(document.as_string(), "utf-8")
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.unlink(missing_ok=True)
+        with open(place, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as out:
+            out.write(document.as_string())
         place.replace(target)
     except OSError as error:
         place.unlink(missing_ok=True)

@@ -12,10 +12,11 @@ from typing import Final
 from dledger.errors import DiskFull, DLedgerError, PathError, StorageError
 from dledger.storage.disk.disk import Disk, DiskFile, RealDisk, is_full
 from dledger.storage.disk.file_names import is_file_name
+from dledger.storage.disk.modes import UMASK
 from dledger.storage.disk.small_files import read_all, replace_whole, sync_names_above
 from dledger.types import Buffer
 
-HOST: Final[Disk] = RealDisk()
+HOST: Final[Disk] = RealDisk(modes=UMASK)
 """The disks of this host."""
 NEW: Final = ".tmp"
 """Ends the name of a file that is not ready."""

@@ -22,6 +22,7 @@ from dledger.forks import check_lock, let_go, open_for_lock
 from dledger.storage.disk.allocation_steps import FIRST_STEP
 from dledger.storage.disk.direct_io import DIRECT_BYTES, PIECE_BYTES, DirectWriter, is_refusal
 from dledger.storage.disk.first_byte_lock import FirstByteLock
+from dledger.storage.disk.modes import OWNER, Modes, make_directories, restrict
 from dledger.types import Buffer, slots_dataclass
 
 IOV_MAX: Final = 1024
@@ -39,6 +40,8 @@ def storage_error(what: str, where: Path, error: OSError) -> StorageError:
             "No more files can be opened, so this node stops; raise the limit (ulimit -n, "
             "fs.file-max)"
         )
+    elif error.errno == errno.ELOOP:
+        why = "A new file cannot be made through a symbolic link; see who put it there, remove it"
     elif error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         why = "That is not allowed, so this node stops; give its user the right to write there"
     else:
@@ -138,6 +141,10 @@ class Disk(Protocol):
     def mkdir(self, path: Path) -> None:
         """Make the directory and those above it, if need be."""
 
+    def restrict(self, path: Path) -> int:
+        """Take rights from other users that a new file would not have: see
+        `dledger.storage.disk.modes`; the number of files that changed."""
+
     def listdir(self, path: Path) -> list[str]:
         """Sorted names; empty when there is no such directory."""
 
@@ -164,17 +171,24 @@ class Disk(Protocol):
         told."""
 
 
+def _no_link(flags: int) -> int:
+    """A file that may be new is made where its name says, and not where a link leads."""
+    return flags | (os.O_NOFOLLOW if flags & os.O_CREAT else 0)
+
+
 class RealFile:
     """A file descriptor."""
 
     __slots__ = ("__weakref__", "_direct", "_fd", "_may_go_direct", "path")
 
-    def __init__(self, path: Path, flags: int, *, direct: bool = False) -> None:
+    def __init__(
+        self, path: Path, flags: int, *, direct: bool = False, modes: Modes = OWNER
+    ) -> None:
         """``direct``: let large writes go past the page cache where that is possible."""
         self.path = path
         self._may_go_direct = direct
         self._direct: DirectWriter | None = None
-        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(path, _no_link(flags) | os.O_CLOEXEC, modes.file)
         weakref.finalize(self, os.close, self._fd)
 
     def pread(self, size: int, offset: int) -> bytes:
@@ -259,8 +273,8 @@ class RealFile:
 class RealLock:
     """A flock: the kernel lets go of it when the process ends, however it ends."""
 
-    def __init__(self, path: Path) -> None:
-        self._fd = open_for_lock(path, os.O_RDWR | os.O_CREAT, 0o644)
+    def __init__(self, path: Path, modes: Modes = OWNER) -> None:
+        self._fd = open_for_lock(path, _no_link(os.O_RDWR | os.O_CREAT), modes.file)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             check_lock(path)
@@ -275,23 +289,33 @@ class RealLock:
 
 
 class RealDisk:
-    """The operating system's files. ``direct``: large writes go past the page cache where that is
-    possible, which suits writes that are synced at once."""
+    """The operating system's files.
+
+    Args:
+        direct: large writes go past the page cache where that is possible, which suits writes that
+            are synced at once.
+        modes: of what is made.
+    """
 
     witness: Witness | None = None
     first_step = FIRST_STEP
 
-    def __init__(self, *, direct: bool = False) -> None:
+    def __init__(self, *, direct: bool = False, modes: Modes = OWNER) -> None:
         self._direct = direct
+        self._modes = modes
 
     def open(self, path: Path, create: bool = False) -> DiskFile:
-        return RealFile(path, os.O_RDWR | (os.O_CREAT if create else 0), direct=self._direct)
+        flags = os.O_RDWR | (os.O_CREAT if create else 0)
+        return RealFile(path, flags, direct=self._direct, modes=self._modes)
 
     def open_read_only(self, path: Path) -> DiskFile:
         return RealFile(path, os.O_RDONLY)
 
     def mkdir(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+        make_directories(path, self._modes)
+
+    def restrict(self, path: Path) -> int:
+        return restrict(path, self._modes)
 
     def listdir(self, path: Path) -> list[str]:
         try:
@@ -333,10 +357,10 @@ class RealDisk:
         return DiskSpace(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
 
     def lock(self, path: Path) -> Lock:
-        return RealLock(path)
+        return RealLock(path, self._modes)
 
     def lock_first_byte(self, path: Path, word: bytes) -> Lock:
-        return FirstByteLock(path, word)
+        return FirstByteLock(path, word, modes=self._modes)
 
     def boot_id(self) -> bytes:
         try:

@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import ClassVar
 
+from dledger.storage.disk.modes import OWNER, Modes
+
 
 class FirstByteLock:
     """A record lock. Closing any descriptor of the file sets it free, so that nobody else may open
@@ -16,9 +18,10 @@ class FirstByteLock:
     held: ClassVar[set[tuple[int, int]]] = set()
     """Device and inode of the locks of this process, which the system would give to it twice."""
 
-    def __init__(self, path: Path, word: bytes) -> None:
+    def __init__(self, path: Path, word: bytes, *, modes: Modes = OWNER) -> None:
         """Take it, and let the file begin with ``word``. Raises as `Disk.lock` does."""
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd = os.open(path, flags, modes.file)
         status = os.fstat(self._fd)
         self._key = (status.st_dev, status.st_ino)
         if self._key in self.held:

@@ -148,6 +148,7 @@ def _open_locked(
     settings: StoreSettings, disk: Disk, lock: Lock, environment: Environment
 ) -> Parts:
     root, notes = settings.directory, list[str]()
+    disk.restrict(root)
     sync_names_above(disk, root, {root.parent} if disk.exists(root / STATE_FILE) else None)
     for name in (STATE_FILE, MARK_FILE, MEMBERS_FILE, INSTALL_FILE):
         remove(disk, root / (name + NEW_SUFFIX))
