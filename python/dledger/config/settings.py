@@ -227,9 +227,18 @@ class NodeConfig:
     """PEM file with this node's own certificate, for the host that others reach it by."""
     tls_key: str = ""
     """PEM file with its private key, without a passphrase."""
+    metrics_port: int = -1
+    """Port of metrics and health over HTTP: ``/metrics``, ``/livez``, ``/readyz``. 0: any free one,
+    which the status has. -1: none. The nodes of a path have this port and those behind it."""
+    metrics_host: str = "127.0.0.1"
+    """Where that port is open; beyond loopback it needs TLS."""
 
     def __post_init__(self) -> None:
         check_name("node id", self.node_id)
+        if not -1 <= self.metrics_port < 65536:
+            raise ConfigError(
+                f"metrics_port {self.metrics_port}: a port, 0 for any free one, or -1 for none"
+            )
         check_secret_file(self.secret_file)
         if self.clients_prove and not self.secret_file:
             raise ConfigError("clients_prove without secret_file: which secret is it?")

@@ -134,6 +134,9 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile, output: Output) 
         node = with_secret(node, file.addresses)
     else:
         node = replace(node, secret_file=str(home.secret_file), clients_prove=True)
+        if node.metrics_port > 0:  # one for each of them, on one machine
+            number = file.members.index(node_id)
+            node = replace(node, metrics_port=node.metrics_port + number)
     addresses = Addresses(home, file)
     output.use(node.log_format, node.log_level)
     tune_interpreter()

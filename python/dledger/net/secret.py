@@ -66,6 +66,13 @@ class Secret:
         made.update(pack(said))
         return made.digest()
 
+    def token(self, purpose: str) -> str:
+        """A text that whoever has the secret can make, for one purpose; the secret does not follow
+        from it."""
+        made = self._begun.copy()
+        made.update(pack(("dledger token", purpose)))
+        return made.hexdigest()
+
     def is_proof(
         self, found: bytes, side: Side, hello: HelloRequest, answer: HelloResponse
     ) -> bool:

@@ -14,6 +14,7 @@ from dledger.node.audit import AuditLog
 from dledger.node.checkpoints import Checkpoints
 from dledger.node.events import NodeEvents
 from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.node.meters import Meters
 from dledger.node.peers.links import Peers
 from dledger.raft.raft_node import RaftNode
 from dledger.storage.api import LogStore
@@ -57,6 +58,8 @@ class NodeContext:
     checkpoints: Checkpoints
     audit: AuditLog
     status: StatusSections = field(default_factory=StatusSections)
+    meters: Meters | None = None
+    """Where parts count their work, on a node that serves metrics."""
 
     @property
     def raft(self) -> RaftNode:

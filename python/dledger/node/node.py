@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
@@ -27,6 +27,7 @@ from dledger.node.context import NodeContext
 from dledger.node.events import NodeEvents
 from dledger.node.handlers.replaced_disks import COMMAND_PREFIX, change_of, put_on_record
 from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.node.meters import Meters
 from dledger.node.parts import NodeParts
 from dledger.node.peers.handshake import Gate
 from dledger.node.peers.links import Peers
@@ -40,6 +41,9 @@ from dledger.storage.disk.disk import Disk, RealDisk
 from dledger.storage.disk.modes import OWNER, UNIX_GROUP
 from dledger.storage.opening import open_store
 from dledger.types import NodeId, Role
+
+if TYPE_CHECKING:
+    from dledger.node.monitoring.monitor import Monitor
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +84,13 @@ class NodeServer:
         self._running = False
         self._closed = False
         self._restarting: asyncio.Task[bool] | None = None
+        self._monitor: Monitor | None = None
+        """Serves metrics and health, from the beginning of `start` on."""
+        if node.metrics_port >= 0:
+            # only here: without these modules a node starts sooner
+            from dledger.node.monitoring.monitor import Monitor
+
+            self._monitor = Monitor(node, environment)
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -92,6 +103,15 @@ class NodeServer:
             PortInUse: another process listens on the port.
             PathError: the directory cannot be used.
         """
+        if self._monitor is not None:
+            self._monitor.open()
+        try:
+            await self._start()
+        except BaseException:
+            self._end_monitor()
+            raise
+
+    async def _start(self) -> None:
         gate = Gate(self.group, self.node, disk=self._disk, environment=self._environment)
         self.store: LogStore = open_store(
             self.group, self.node, self._disk, environment=self._environment
@@ -145,6 +165,15 @@ class NodeServer:
         gate.known = lambda: raft.membership
         events = NodeEvents()
         peers = Peers(self.group, self.node, addresses=self._addresses, gate=gate, events=events)
+        ready_loop = ReadyLoop(
+            raft,
+            store,
+            links=peers.links,
+            events=events,
+            lazy=self.node.flush == "async",
+            environment=self._environment,
+        )
+        ready_loop.log_writer.meters = self._meters
         return NodeContext(
             group=self.group,
             node=self.node,
@@ -156,16 +185,10 @@ class NodeServer:
             addresses=self._addresses,
             events=events,
             peers=peers,
-            ready_loop=ReadyLoop(
-                raft,
-                store,
-                links=peers.links,
-                events=events,
-                lazy=self.node.flush == "async",
-                environment=self._environment,
-            ),
+            ready_loop=ready_loop,
             checkpoints=checkpoints,
             audit=self._audit_log(),
+            meters=self._meters,
         )
 
     def _audit_log(self) -> AuditLog:
@@ -203,6 +226,8 @@ class NodeServer:
         events.idle.subscribe(self._idle.set)
         events.restart.subscribe(self._restart)
         events.fatal.subscribe(self._fatal)
+        if self._monitor is not None:
+            self._monitor.watches(self.parts)
 
     async def stop(self) -> None:
         """Hand leadership over, answer pending requests, save everything, close. Safe to call
@@ -211,6 +236,7 @@ class NodeServer:
             return
         self._closed = True
         if self._restarting is not None and not await self._restarting:
+            self._end_monitor()
             return
         if self._error is None:
             parts = self.parts
@@ -218,6 +244,7 @@ class NodeServer:
             await self._until(lambda: parts.proposals.waiting + parts.application.waiting == 0)
         await self._end_parts()
         self._close_files()
+        self._end_monitor()
         logger.info("%s of group %s has stopped", self.node.node_id, self.group.group)
 
     async def kill(self) -> None:
@@ -260,6 +287,8 @@ class NodeServer:
         """Whether it runs again: not after an error, nor when it was asked to stop meanwhile."""
         self.node = replace(self.node, port=self.port)
         try:
+            if self._monitor is not None:
+                self._monitor.rests("it starts again on other files")
             await self._end_parts()
             try:
                 between()
@@ -267,11 +296,15 @@ class NodeServer:
                 logger.warning("%s goes on as it was: %s", self.node.node_id, error)
             self._close_files()
             if not self._closed:
-                await self.start()
+                await self._start()
                 return True
         except Exception as error:
             self._fatal(error)
         return False
+
+    def _end_monitor(self) -> None:
+        if self._monitor is not None:
+            self._monitor.close()
 
     def _close_files(self) -> None:
         self.checkpoints.close()
@@ -322,6 +355,15 @@ class NodeServer:
     def port(self) -> int:
         """Where it listens."""
         return self.parts.router.port
+
+    @property
+    def metrics_port(self) -> int:
+        """Where it serves metrics; 0 where it does not."""
+        return self._monitor.port if self._monitor is not None else 0
+
+    @property
+    def _meters(self) -> Meters | None:
+        return self._monitor.meters if self._monitor is not None else None
 
     # --- events -----------------------------------------------------------------------------------
 

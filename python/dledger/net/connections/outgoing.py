@@ -9,6 +9,7 @@ from typing import Final
 
 from dledger.config import MIB
 from dledger.net.connections.buffers import JOIN_BYTES, joined
+from dledger.protocol.messages.codes import Code
 from dledger.protocol.wire import Message, encode
 from dledger.types import Buffer
 
@@ -33,6 +34,8 @@ class Outgoing:
         at."""
         self._answered = 0
         """Frames sent."""
+        self.refused: dict[Code, int] | None = None
+        """Where answers that are no success are counted, if somewhere."""
         self.handed = 0
         """Bytes handed to `send` so far."""
 
@@ -62,6 +65,10 @@ class Outgoing:
         Raises:
             ProtocolError: a field's value has no form on the wire.
         """
+        if self.refused is not None:
+            code: Code = getattr(message, "code", Code.SUCCESS)
+            if code is not Code.SUCCESS:
+                self.refused[code] += 1
         self.send_frame(encode(message, request_id, payload))
 
     def send_frame(self, frame: Sequence[Buffer], count: int = 1) -> None:

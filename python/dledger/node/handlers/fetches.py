@@ -62,6 +62,7 @@ class Reads(NodePart):
         """The catalog is that of another node, and of entries up to this one that are still on
         their way here."""
         self.polls = polls
+        self._served = None if context.meters is None else context.meters.served
         self._stops = False
 
     def fetch(self, connection: Connection, request_id: int, request: FetchRequest) -> None:
@@ -244,6 +245,7 @@ class Reads(NodePart):
                 self._serve_in_turn(replace(asked, request=again))
             elif not self._ready_loop.failed:
                 begin, end = self._range(request.topic_id, request.partition)
+                self._count(request, run.end_offset - request.start_offset, run.size)
                 answer = FetchResponse(
                     code=Code.SUCCESS,
                     begin_offset=max(0, begin),
@@ -269,6 +271,8 @@ class Reads(NodePart):
                 refs, bodies, self._terms(refs), strict=True
             )
         ]
+        if self._served is not None:
+            self._count(request, sum(ref.count for ref in refs), sum(map(len, bodies)))
         answer = FetchResponse(
             code=Code.SUCCESS,
             begin_offset=begin,
@@ -278,6 +282,13 @@ class Reads(NodePart):
         if len(bodies) > MAX_BUFFERS:
             bodies = [b"".join(bodies)]
         asked.connection.send(answer, asked.request_id, bodies)
+
+    def _count(self, request: FetchRequest, records: int, size: int) -> None:
+        """For the metrics: records of this topic are sent."""
+        if self._served is not None:
+            served = self._served[request.topic_id]
+            served.records += records
+            served.bytes += size
 
     def _terms(self, refs: list[BatchRef]) -> list[int]:
         """The term of each batch's entry, -1 where it is not known."""

@@ -116,9 +116,10 @@ class RequestRouter(NodePart):
         self._sessions = PortSessions(context, gate, resume=self._resume)
         self._paused: dict[Connection, None] = {}
         self._company = Company[Connection](COMPANY_S)
+        self._meters = context.meters
         self._commands = Turns[Connection](
             Pace(COMMANDS, COMMANDS_S),
-            on_wait=Connection.pause_reading,
+            on_wait=self._wait,
             on_done=self._resume,
             is_free=lambda alone: (
                 proposals.unanswered.commands < (COMMANDS_ALONE if alone else COMMANDS_UNDER_WAY)
@@ -212,6 +213,8 @@ class RequestRouter(NodePart):
     def _on_open(self, connection: Connection) -> None:
         if self._closed:  # accepted by the kernel before the port was closed
             connection.abort()
+        if self._meters is not None:
+            connection.refused = self._meters.refused
 
     def _on_frame(
         self, connection: Connection, request_id: int, message: Any, payload: memoryview
@@ -286,7 +289,13 @@ class RequestRouter(NodePart):
         """Read no further from a client while as much waits for answers as may."""
         if connection not in self._paused:
             self._paused[connection] = None
-            connection.pause_reading()
+            self._wait(connection)
+
+    def _wait(self, connection: Connection) -> None:
+        """Read no further from a client for now."""
+        connection.pause_reading()
+        if self._meters is not None:
+            self._meters.throttled += 1
 
     def _resume(self, connection: Connection) -> None:
         waits = (

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from dledger.environment import REAL, Environment
 from dledger.errors import CorruptEntry, DiskFull
+from dledger.node.meters import Meters
 from dledger.protocol.messages.entry import HardState, LogEnd
 from dledger.protocol.messages.entry_runs import Entries
 from dledger.protocol.messages.membership import Membership
@@ -112,6 +113,8 @@ class LogWriter:
         self.is_full = False
         """A write found no room: it is tried again until there is some, and nothing behind it is
         written before."""
+        self.meters: Meters | None = None
+        """Where syncs are timed, on a node that serves metrics."""
         self._store = store
         self._loop = loop
         self._listener = listener
@@ -119,7 +122,7 @@ class LogWriter:
         # of the store's methods that belong to one thread at a time
         self._writing = threading.Lock()
         self._loops, self._threads = Owner(), Owner()
-        self._now_ms = environment.now_ms
+        self._now_ms, self._now_s = environment.now_ms, environment.now_s
         self._waiting: list[Job] = []  # for room on the disk, or for a repair; only the thread's
         self._cut_waits: Index | None = None  # a damaged entry that has to be repaired first
         self._queued = 0  # jobs given to the thread; only the loop counts these
@@ -223,7 +226,7 @@ class LogWriter:
             if not self._lazy or last or self._now_ms() >= self._sync_due > 0:
                 self._sync_due = 0
                 self._sync_asked = False  # before the sync: a later write needs another one
-                self._tell(self._durable, (self._store.sync(), self._cuts_done))
+                self._tell(self._durable, (self._sync(), self._cuts_done))
         except BaseException as error:
             self._failed = True
             self._tell(self._listener.fail, error)
@@ -231,6 +234,15 @@ class LogWriter:
         if self._waiting:
             return FULL_RETRY_S
         return max(0, self._sync_due - self._now_ms()) / 1000 if self._sync_due else None
+
+    def _sync(self) -> Position:
+        """Sync the log, and time it where the node is asked to."""
+        if self.meters is None:
+            return self._store.sync()
+        began_s = self._now_s()
+        position = self._store.sync()
+        self.meters.fsync.observe(self._now_s() - began_s)
+        return position
 
     def _carry_out(self, jobs: list[Job], last: bool) -> None:
         """The jobs in their order, up to a write that finds no room, or a cut behind a damaged

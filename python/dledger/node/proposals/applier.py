@@ -55,6 +55,7 @@ class Applier(NodePart):
         """Log position behind the last applied entry, in bytes."""
         self._committed = Index(-1)
         self._busy = False
+        self._meters, self._now_s = context.meters, context.environment.now_s
 
     def advance(self, committed: Index) -> None:
         """Everything up to ``committed`` may be applied; most of the time it is, before this
@@ -109,6 +110,7 @@ class Applier(NodePart):
     def _apply(self, entries: Entries) -> None:
         unanswered, members_index = self._proposals.unanswered, self._catalog.members_index
         held_bytes = unanswered.held_bytes
+        began_s = 0.0 if self._meters is None else self._now_s()
         try:
             for run in entries.runs:
                 self._apply_run(run)
@@ -116,6 +118,8 @@ class Applier(NodePart):
             self._stopped = True  # an entry that failed is never tried again (D2)
             self._ready_loop.fail(error)
             return
+        if self._meters is not None:
+            self._meters.apply.observe(self._now_s() - began_s)
         self.applied_pos = entries.runs[-1].end_pos
         if unanswered.held_bytes < held_bytes:
             self._events.relieved()

@@ -153,6 +153,11 @@ class Clocks:
                 logger.info("the wall clock is right again")
         self._told = off
 
+    @property
+    def off(self) -> str:
+        """How far the wall clock is off, in words; empty where it is right."""
+        return self._told
+
     def status(self) -> dict[str, Any]:
         wall = self._environment.wall_ms()
         return {

@@ -69,6 +69,8 @@ class Proposal:
     term: Term = NO_TERM
     first: Index = NO_INDEX
     """The entry that the first of them waits for."""
+    asked_s: float = 0.0
+    """When it came, by `Environment.now_s`, where the node times appends."""
     held: bool = False
     """Counted in ``held_bytes``."""
     is_claimed: bool = False

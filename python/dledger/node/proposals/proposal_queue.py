@@ -17,6 +17,7 @@ from dledger.node.proposals.proposal import Proposal, append_header, command_bod
 from dledger.node.proposals.quotas import Quotas
 from dledger.node.proposals.timestamps import TIMED, has_time, stamp_time
 from dledger.node.proposals.unanswered import Unanswered, WaitingProposals
+from dledger.node.proposals.write_times import WriteTimes
 from dledger.protocol.messages.catalog_commands import Admit, EnforceSecret
 from dledger.protocol.messages.client import (
     AppendRequest,
@@ -67,6 +68,7 @@ class ProposalQueue(NodePart):
             is_settled=self._nothing_timed_waits,
         )
         self.quotas = Quotas(context.group, context.catalog, now_ms=self._now_ms)
+        self._times = WriteTimes.of(context)
         self._max_body_bytes = context.group.max_body_bytes
         events.given_up.subscribe(self.given_up)
         events.role.subscribe(lambda change: self.leadership_changed())
@@ -170,6 +172,8 @@ class ProposalQueue(NodePart):
 
     def _gather(self, proposal: Proposal) -> None:
         self._gathered.append(proposal)
+        if self._times is not None:
+            self._times.asked(proposal)
         self.unanswered.hold_proposal(proposal)
         self._gathered_bytes += proposal.size
         self._gathered_requests += len(proposal.request_ids)
@@ -246,6 +250,8 @@ class ProposalQueue(NodePart):
             if self._sweep_ms == 0 or proposal.deadline_ms < self._sweep_ms:
                 self._sweep_ms = proposal.deadline_ms
             first = Index(first + len(proposal.request_ids))
+        if self._times is not None:
+            self._times.proposed(ready.append.last_index)
         self._ready_loop.carry_out(ready)
 
     def accepted(
@@ -360,6 +366,8 @@ class ProposalQueue(NodePart):
     def _written(self, proposal: Proposal, base_offsets: Sequence[int], index: Index) -> None:
         """Answer appends with their offsets; their entries begin at ``index``."""
         self.unanswered.let_go(proposal)
+        if self._times is not None:
+            self._times.written(proposal)
         if proposal.connection is not None:
             frames = pack_append_responses(proposal.request_ids, base_offsets, index)
             proposal.connection.send_frame((frames,), len(proposal.request_ids))

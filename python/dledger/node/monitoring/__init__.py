@@ -1,0 +1,1 @@
+"""Metrics and health of a node over HTTP, by a thread of its own."""
