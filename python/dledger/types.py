@@ -25,6 +25,8 @@ OWNER = Principal("Owner")
 group."""
 ANONYMOUS = Principal("User:ANONYMOUS")
 """A client that has proved nothing."""
+ALL_USERS = Principal("User:*")
+"""In place of a user's name: each one that is not named itself."""
 
 NO_INDEX = Index(-1)
 NO_TERM = Term(-1)

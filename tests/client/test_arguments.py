@@ -40,6 +40,7 @@ WRONG: dict[str, list[Any]] = {
         {"t": {0: 3.5}},
     ],
     "Mapping[str, Mapping[int, Time]]": [{"t": 3}, {"t": {0: "now"}}],
+    "Mapping[str, int]": [{"requests": "many"}, "requests"],
     "Mapping[str, str] | None": [{"t": 1}, "t"],
     "OnDelivery | None": ["print", 1],
 }

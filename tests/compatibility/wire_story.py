@@ -42,6 +42,7 @@ WITH_BYTES = {
 }
 SINCE = {
     "FetchRequest": {"takes_run"},
+    "HelloRequest": {"takes_notices"},
     "FetchResponse": {"run"},
     "PushEntryResponse": {"is_watched"},
     "ExecuteRequest": {"reset"},
@@ -58,9 +59,11 @@ ADDED = {
     "LeaveGroup",
     "CommitConsumed",
     "CommitConsumedTransaction",
+    "AlterQuotas",
+    "ThrottleNotice",
 }
 """Messages and commands that came later: they are sent by consumers alone, whose nodes have to be
-of a release that has them."""
+of a release that has them; or, as a notice, to clients that have said that they know it."""
 LAST = {"Code": 616, "Listing": 3}
 """The last value, of enumerations that have more by now."""
 ENTRY, CODEC, FRAMING, NUMBERS = modules()

@@ -26,6 +26,7 @@ class Taker:
         self.host = host
         self.handed = self.unsent_bytes = 0
         self.closing = False
+        self.holds_answers = False
         self.is_read = True
         self.failed: list[str] = []
 

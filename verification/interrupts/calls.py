@@ -58,6 +58,9 @@ OTHERS: Final[dict[str, tuple[Call, type]]] = {
     "delete_group": (lambda client, info: client.delete_group("g"), type(None)),
     "table": (lambda client, info: client.table(info.name), pa.Table),
     "lineage": (lambda client, info: client.lineage(), Lineage),
+    "quotas": (lambda client, info: client.quotas(), dict),
+    "set_quotas": (lambda client, info: client.set_quotas("User:no-one", {"requests": 5}), dict),
+    "remove_quotas": (lambda client, info: client.remove_quotas("User:no-one"), dict),
     "status": (lambda client, info: client.status(), dict),
 }
 """Name -> the call, and the type of its answer: an answer of another call has another type."""

@@ -9,6 +9,7 @@ applied, and logs that hold refused commands mean what they meant.
 
 from __future__ import annotations
 
+from dledger.catalog.access.quotas import malformed_quotas
 from dledger.catalog.clients.group_members import malformed_join
 from dledger.catalog.clients.transactions import malformed_commit, malformed_stage
 from dledger.catalog.results import CommandResult
@@ -18,6 +19,7 @@ from dledger.config import check_name
 from dledger.errors import ConfigError
 from dledger.protocol.messages.catalog_commands import (
     AddPartitions,
+    AlterQuotas,
     Command,
     CommitConsumed,
     CommitConsumedTransaction,
@@ -50,6 +52,8 @@ def malformed(command: Command) -> CommandResult | None:
             text = _wrong_name("producer", command.producer_name)
         case JoinGroup():
             text = _wrong_name("consumer group", command.consumer_group) or malformed_join(command)
+        case AlterQuotas():
+            text = malformed_quotas(command)
         case CommitOffsets() | CommitProgress() | CommitConsumed() | HoldRetention():
             text = _wrong_name("consumer group", command.consumer_group)
     return CommandResult(Code.MALFORMED, text) if text else None

@@ -84,6 +84,13 @@ def list_members(catalog: CatalogState, name: str, start: int, limit: int) -> Pa
     return rows, start + limit if start + limit < len(members) else -1
 
 
+def list_quotas(catalog: CatalogState, start: int, limit: int) -> Page:
+    """Each entity that has quotas, by name."""
+    entities = sorted(catalog.quotas.by_entity.items())
+    rows = [{"entity": entity, "quotas": dict(quotas)} for entity, quotas in entities]
+    return rows[start : start + limit], start + limit if start + limit < len(rows) else -1
+
+
 def _page(keys: Iterable[int], start: int, limit: int) -> tuple[list[int], int]:
     wanted = list(islice((key for key in keys if key >= start), limit + 1))
     return wanted[:limit], wanted[limit] if len(wanted) > limit else -1

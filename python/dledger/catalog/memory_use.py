@@ -9,6 +9,7 @@ from dledger.catalog.clients.group_members import Member
 from dledger.catalog.state import CatalogState
 from dledger.protocol.messages.catalog_commands import (
     AddPartitions,
+    AlterQuotas,
     Command,
     CommitConsumed,
     CommitConsumedTransaction,
@@ -40,6 +41,8 @@ TRACE: Final = 400
 SPAN: Final = 300
 """Of a partition in a writer's last commit."""
 RETIRED: Final = 200
+QUOTAS: Final = 800
+"""Of a principal."""
 
 
 def weigh(catalog: CatalogState) -> int:
@@ -60,6 +63,7 @@ def weigh(catalog: CatalogState) -> int:
         total += sum(map(_member, group.membership.members.values()))
     for stage in catalog.transactions.stages.values():
         total += STAGE + len(stage.label) + len(stage.writer_id) + len(stage.rows)
+    total += QUOTAS * len(catalog.quotas.by_entity)
     writers = catalog.transactions.writers
     total += TRACE * len(writers.traces)
     for writer in writers.by_name.values():
@@ -99,6 +103,8 @@ def growth(catalog: CatalogState, command: Command) -> int:
             return 0 if known_writer else WRITER + SPAN * len(command.stages)
         case EvolveSchema():
             return len(command.schema)
+        case AlterQuotas():
+            return 0 if command.entity in catalog.quotas.by_entity else QUOTAS
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from dledger.catalog.access.quotas import QuotaState
 from dledger.catalog.clients.consumer_groups import Groups
 from dledger.catalog.clients.producers import Producers
 from dledger.catalog.clients.transactions import Transactions
@@ -50,6 +51,7 @@ class CatalogState:
         """Whether the group has said that every member must prove its secret."""
         self.consumer_groups = Groups(self.topics_state, self.partition_at)
         self.queues = Queues()
+        self.quotas = QuotaState()
         self._dropped: list[tuple[int, str]] = []
 
     def _no_partition(self, topic_id: int, number: int) -> str:

@@ -24,6 +24,7 @@ from dledger.protocol.messages.catalog_commands import (
     AddPartitions,
     Admit,
     AdoptCommitLog,
+    AlterQuotas,
     Command,
     CommitConsumed,
     CommitConsumedTransaction,
@@ -247,6 +248,8 @@ class Catalog(CatalogState):
             case EnforceSecret():
                 self.secret_enforced = True
                 return CommandResult(_SUCCESS)
+            case AlterQuotas():
+                return self.quotas.alter(command)
             case Expire():
                 self.transactions.expire(self.clock_ms)
                 self.producers.expire(index, self.clock_ms)

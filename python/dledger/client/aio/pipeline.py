@@ -25,10 +25,12 @@ from dledger.errors import (
 from dledger.net import Connection, Handlers, connect
 from dledger.net.connections.blocking import Lost
 from dledger.net.connections.handshake import Greeting
+from dledger.net.connections.patience import ThrottlePause
 from dledger.net.connections.tls import CertificateRefused
 from dledger.protocol.messages.client import AppendResponse, MetadataRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloResponse
+from dledger.protocol.messages.throttling import ThrottleNotice
 
 LOOK_S: Final = 0.5
 """Time between two checks for batches whose time is over."""
@@ -58,6 +60,8 @@ class Pipeline:
         self._greeting: Greeting | None = None
         self._hello: asyncio.Future[None] | None = None
         self._progress_ms = 0.0
+        self._pause_of_node = ThrottlePause()
+        self._pause_of_node.on_notice = core.throttled
         self._pause_ms = 0.0
         self._wake = asyncio.Event()
         self._closing = False
@@ -209,6 +213,8 @@ class Pipeline:
             elif message.code is Code.NOT_LEADER:
                 self._core.routes.redirected(self._address, message.leader_id)
             self.window.answered(request_id, message.code, message.message, message.base_offset)
+        elif isinstance(message, ThrottleNotice):
+            self._pause_of_node.begin(message)
         elif (
             isinstance(message, HelloResponse)
             and self._hello is not None
@@ -230,7 +236,8 @@ class Pipeline:
             self._hello.set_result(None)
 
     def _batch_ended(self, connection: Connection) -> None:
-        self._progress_ms = self._core.environment.now_ms()
+        # a node that has announced a pause is not silent before its end
+        self._progress_ms = self._core.environment.now_ms() + 1000 * self._pause_of_node.left_s()
         if self.on_answers is not None:
             self.on_answers()
         window = self.window

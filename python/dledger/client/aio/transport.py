@@ -115,6 +115,7 @@ class AsyncTransport:
             rpc = await Rpc.open(address, self._core.greeting(), LIMITS, timeout_s, self._core.tls)
         except (WrongGroup, CertificateRefused) as error:
             raise self._core.refusal(address, error) from None
+        rpc.pause.on_notice = self._core.throttled
         self._core.routes.welcomed(rpc.welcome)
         self._core.topics.clear()  # they may have changed meanwhile
         return rpc

@@ -187,6 +187,7 @@ class BlockingTransport:
             )
         except (WrongGroup, CertificateRefused) as error:
             raise self._core.refusal(address, error) from None
+        connection.pause.on_notice = self._core.throttled
         self._core.routes.welcomed(connection.welcome)
         self._core.topics.clear()  # they may have changed meanwhile
         return connection

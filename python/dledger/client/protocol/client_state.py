@@ -100,6 +100,8 @@ class ClientState:
     lost: bool = False
     """A call found no node, or another group: perhaps this one has gone from these addresses for
     good."""
+    throttled_ms: int = 0
+    """For so long nodes have taken no requests of this client: its principal was over a quota."""
 
     @staticmethod
     def make(
@@ -133,9 +135,15 @@ class ClientState:
 
     def greeting(self) -> Greeting:
         """How a new connection begins."""
-        own = HelloRequest(group=self.routes.group, group_id=self.routes.lineage.group_id)
+        own = HelloRequest(
+            group=self.routes.group, group_id=self.routes.lineage.group_id, takes_notices=True
+        )
         strict = bool(self.config.secret_file)
         return Greeting(own, secret=self._secret, strict=strict, environment=self.environment)
+
+    def throttled(self, ms: int) -> None:
+        """A node takes no requests of this client for so long."""
+        self.throttled_ms += ms
 
     def _secret(self, answer: HelloResponse) -> Secret | None:
         return (

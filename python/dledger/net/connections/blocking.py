@@ -17,6 +17,7 @@ from dledger.errors import DLedgerError, ProtocolError, Unavailable
 from dledger.interrupts import is_interrupt, told_as
 from dledger.net.address import split_address, tune
 from dledger.net.connections.handshake import Greeting, unanswered
+from dledger.net.connections.patience import ThrottlePause
 from dledger.net.connections.payload_memory import payload_memory
 from dledger.net.connections.tls import (
     CertificateRefused,
@@ -26,6 +27,7 @@ from dledger.net.connections.tls import (
     not_opened,
 )
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
+from dledger.protocol.messages.throttling import ThrottleNotice
 from dledger.protocol.wire import Frame, FrameLimits, FrameReader, Message, decode, encode
 from dledger.types import Buffer
 
@@ -81,6 +83,7 @@ class BlockingConnection:
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._frames: deque[Frame] = deque()
         self._request_id = 0
+        self.pause = ThrottlePause()
         self._timeout_s = -1.0
         self._under_tls = tls is not None
         deadline = time.monotonic() + timeout_s
@@ -161,22 +164,29 @@ class BlockingConnection:
                 pieces[at] = pieces[at][sent:]
 
     def receive(self, deadline: float | None = None) -> tuple[int, Any, memoryview]:
-        """The next answer: request id, message, payload.
+        """The next answer: request id, message, payload. What is left of a pause that the node has
+        announced does not count.
 
         Raises:
             Lost: the connection ended, or ``deadline`` (time.monotonic) passed.
             ProtocolError: the frame is no answer.
         """
+        until = deadline
         if self._proof:
             self._send_frame([], deadline)
+        if deadline is not None:
+            deadline += self.pause.left_s()
         while not self._frames:
             self._receive_some(deadline)
         frame = self._frames.popleft()
         message = decode(frame.kind, frame.header, frame.payload)
-        if self._unheard is None:
+        if isinstance(message, ThrottleNotice):
+            self.pause.begin(message)
+        elif self._unheard is None:
             return frame.request_id, message, frame.payload
-        self._hear(message)
-        return self.receive(deadline)
+        else:
+            self._hear(message)
+        return self.receive(until)
 
     def _hear(self, last_word: Message) -> None:
         assert self._unheard is not None

@@ -145,6 +145,11 @@ class Connection(Incoming, asyncio.BufferedProtocol):
         assert self._outflow is not None, "this side has opened the connection"
         return self._outflow
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether the other side waits for an answer."""
+        return self._asked > self._answered
+
     def now_s(self) -> float:
         """The loop's time."""
         return self._loop.time()
@@ -152,7 +157,7 @@ class Connection(Incoming, asyncio.BufferedProtocol):
     def look_idle(self, now_s: float) -> None:
         """Move ``idle_since`` on, unless nothing was asked since the last look and everything is
         answered."""
-        if self._asked != self._seen_asked or self._asked > self._answered or self.unsent_bytes:
+        if self._asked != self._seen_asked or self.is_asked or self.unsent_bytes:
             self._seen_asked, self.idle_since = self._asked, now_s
 
     def fail(self, error: Exception) -> None:
@@ -173,7 +178,7 @@ class Connection(Incoming, asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Send the unsent bytes, then close."""
-        self.flush()
+        self.release_answers()
         self._ended = True
         if self._transport is not None:
             self._transport.close()

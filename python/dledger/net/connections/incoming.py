@@ -65,6 +65,8 @@ class Incoming(Outgoing, ABC):
         self.received = 0
         self.said_hello = not accepted
         self.is_member = False
+        self.most_frames: int | None = None
+        """That are handed out in one turn, where these are fewer than its turn has."""
         self._handlers = handlers
         self._accepted = accepted
         self._inflow = inflow
@@ -153,6 +155,8 @@ class Incoming(Outgoing, ABC):
         reader, frames, taken = self._reader, self._frames, 0
         turns = None if self.is_member else self._turns
         most = TURN_FRAMES if turns is None else turns.share
+        if self.most_frames is not None:
+            most = min(most, self.most_frames)
         try:
             if len(frames) < most and not self._held_back:
                 reader.parse(view, frames, most)

@@ -38,6 +38,8 @@ class Outgoing:
         """Where answers that are no success are counted, if somewhere."""
         self.handed = 0
         """Bytes handed to `send` so far."""
+        self.holds_answers = False
+        """`hold_answers` was called: what is handed to `send` stays here meanwhile."""
 
     def _was_sent(self) -> None:
         """Called when the kernel was given all bytes there were, where those had been more than may
@@ -83,11 +85,21 @@ class Outgoing:
         self._queued += size
         self.handed += size
 
+    def hold_answers(self) -> None:
+        """Keep what is handed to `send`, until `release_answers`."""
+        self.flush()
+        self.holds_answers = True
+
+    def release_answers(self) -> None:
+        """Let go of what was kept."""
+        self.holds_answers = False
+        self.flush()
+
     def flush(self) -> None:
         """Hand the bytes that `send` has collected to the kernel, now instead of at the end of the
         turn."""
         out, size = self._out, self._queued
-        if not out:
+        if not out or self.holds_answers:
             return
         self._out, self._queued = [], 0
         was_full = size > WRITE_HIGH_BYTES

@@ -12,7 +12,9 @@ from dledger.net.connections.blocking import Lost, greeted
 from dledger.net.connections.connection import Connection, connect
 from dledger.net.connections.handlers import Handlers
 from dledger.net.connections.handshake import Greeting
+from dledger.net.connections.patience import ThrottlePause
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
+from dledger.protocol.messages.throttling import ThrottleNotice
 from dledger.protocol.wire import FrameLimits, Message
 from dledger.types import Buffer
 
@@ -22,6 +24,9 @@ class Rpc:
 
     def __init__(self, address: str) -> None:
         self.address = address
+        self.pause = ThrottlePause()
+        self._patience: set[asyncio.Timeout] = set()
+        """Of those that wait for answers."""
         self.welcome: HelloResponse
         """The node's description of itself."""
         self._connection: Connection
@@ -63,7 +68,8 @@ class Rpc:
     async def ask(
         self, message: Message, payload: Sequence[Buffer], timeout_s: float
     ) -> tuple[Any, memoryview]:
-        """Send a request and wait for its answer.
+        """Send a request and wait for its answer. What is left of a pause that the node has
+        announced does not count.
 
         Raises:
             Lost: with ``sent``.
@@ -71,20 +77,28 @@ class Rpc:
         if not self.usable:
             raise Lost("the connection is closed", sent=False)
         self._request_id = request_id = self._request_id % 0xFFFFFFFF + 1
+        patience = asyncio.timeout(timeout_s + self.pause.left_s())
         future = self._waiting[request_id] = asyncio.get_running_loop().create_future()
         try:
             self._connection.send(message, request_id, payload)
-            async with asyncio.timeout(timeout_s):
+            async with patience:
+                self._patience.add(patience)
                 answer: tuple[Any, memoryview] = await future
                 return answer
         except TimeoutError:
             raise Lost("no answer in time", sent=True) from None
         finally:
             self._waiting.pop(request_id, None)
+            self._patience.discard(patience)
 
     def _answered(
         self, connection: Connection, request_id: int, message: Any, payload: memoryview
     ) -> None:
+        if isinstance(message, ThrottleNotice):
+            self.pause.begin(message)
+            for patience in self._patience:
+                patience.reschedule((patience.when() or 0.0) + self.pause.left_s())
+            return
         future = self._waiting.pop(request_id, None)
         if future is not None and not future.done():
             future.set_result((message, payload))

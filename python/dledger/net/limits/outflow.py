@@ -45,6 +45,8 @@ class Taker(HasAddress, Protocol):
 
     handed: int
     """Bytes of answers so far, whether they have left or not."""
+    holds_answers: bool
+    """This side keeps them back."""
 
     @property
     def unsent_bytes(self) -> int: ...
@@ -212,7 +214,8 @@ class Outflow(Generic[A]):
             taken, took_s = taker.handed - taker.unsent_bytes, now_s - window.at_s
             if took_s < STALL_S:
                 continue
-            if taken - window.taken < LEAST_BYTES_PER_S * took_s and taker.unsent_bytes:
+            is_slow = not taker.holds_answers and taker.unsent_bytes
+            if is_slow and taken - window.taken < LEAST_BYTES_PER_S * took_s:
                 self._withheld += taker.unsent_bytes
                 text = f"{taken - window.taken} bytes of answers were taken in {took_s:.3g} s"
                 taker.fail(SlowTaker(f"{text}, and others wait for theirs"))

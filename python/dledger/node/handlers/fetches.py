@@ -13,6 +13,7 @@ from typing import Final
 from dledger.catalog.results import BatchRef
 from dledger.errors import CorruptEntry, OffsetOutOfRange, StorageError, TopicNotFound
 from dledger.net import Connection
+from dledger.node.access.client_quotas import Budget
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.handlers.parked_requests import LongPoll, LongPolls
 from dledger.protocol.messages.client import FetchRequest, SplitResponse
@@ -45,6 +46,17 @@ class AskedFetch:
     connection: Connection
     request_id: int
     request: FetchRequest
+
+    @property
+    def budget(self) -> Budget | None:
+        """The rates of the client's principal; None: it has none."""
+        budget: Budget | None = self.connection.context.budget
+        return budget
+
+    def charge(self, size: int) -> None:
+        """So many bytes are going to be the answer."""
+        if (budget := self.budget) is not None:
+            budget.charge(bytes_out=size)
 
     def answer(self, code: Code, text: str = "", *, begin: int = 0, end: int = 0) -> None:
         """Answer without records."""
@@ -160,6 +172,9 @@ class Reads(NodePart):
 
     def _serve(self, asked: AskedFetch) -> None:
         """Now, or in its turn; a small answer need not wait where others do."""
+        budget = asked.budget
+        if budget is not None and budget.holds(asked.connection, partial(self._serve, asked)):
+            return
         if asked.connection.outflow.is_full and not asked.connection.unsent_bytes:
             self._find(asked, INLINE_BYTES, only_small=True)
         else:
@@ -199,6 +214,7 @@ class Reads(NodePart):
         if only_small and size > INLINE_BYTES:  # a single body
             self._serve_in_turn(asked)
             return
+        asked.charge(size)
         connection.outflow.begin(size)
 
         def serve(read: Sequence[Buffer]) -> None:
@@ -235,6 +251,7 @@ class Reads(NodePart):
         # of all: a term begins with the no-op of its leader, which is no neighbour of theirs
         term = self._raft.term_at(Index(run.first))
         outflow = asked.connection.outflow
+        asked.charge(run.size)
         outflow.begin(run.size)
 
         def on_read(done: asyncio.Future[Buffer]) -> None:

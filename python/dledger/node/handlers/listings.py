@@ -16,6 +16,7 @@ from dledger.catalog.listing import (
     list_members,
     list_partitions,
     list_progress,
+    list_quotas,
 )
 from dledger.errors import CorruptEntry, OffsetOutOfRange, ProtocolError, TopicNotFound
 from dledger.net import Connection
@@ -36,6 +37,7 @@ MAX_ROWS: Final = {
     Listing.COMMITS: 200,
     Listing.ENTRIES: 500,
     Listing.MEMBERS: 20,
+    Listing.QUOTAS: 200,
 }
 """Of one page, so that it fits a frame's header."""
 READ_BYTES: Final = 4 << 20
@@ -71,6 +73,8 @@ class Listings(NodePart):
             send(self._page(*list_progress(self._catalog, request.name, request.start, limit)))
         elif request.listing is Listing.MEMBERS:
             send(self._page(*list_members(self._catalog, request.name, request.start, limit)))
+        elif request.listing is Listing.QUOTAS:
+            send(self._page(*list_quotas(self._catalog, request.start, limit)))
         elif request.listing is Listing.COMMITS:
             start = max(request.start, self._store.begin_index)
             commits, following = list_commits(self._catalog, start, limit)

@@ -16,6 +16,7 @@ from dledger.errors import ProtocolError
 from dledger.net import Connection, Listener
 from dledger.net.limits.connection_slots import TooMany
 from dledger.net.limits.turns import Pace, Turns
+from dledger.node.access.client_quotas import Budget, ClientQuotas
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.peers.handshake import Gate, Visit
 from dledger.protocol.messages.codes import Code
@@ -35,6 +36,10 @@ class PortSession:
     peer: NodeId | None
     """The member that has opened it; None: a client has."""
     principal: Principal
+    takes_notices: bool = False
+    """It knows what a `ThrottleNotice` is."""
+    budget: Budget | None = None
+    """Its principal's rates at this node; None: it has none."""
 
 
 class PortSessions(NodePart):
@@ -46,6 +51,7 @@ class PortSessions(NodePart):
         """``resume``: read on from a connection that had to wait."""
         super().__init__(context)
         self._gate = gate
+        self._quotas = ClientQuotas(context, resume=resume)
         self.listener: Listener | None = None
         """The port, once it is open."""
         self.clients: dict[Connection, None] = {}
@@ -110,7 +116,7 @@ class PortSessions(NodePart):
                 address=connection.peer_name,
                 refused=answer.message,
             )
-        elif not peer and (full := places.refusal(connection)):
+        elif not peer and (full := self._quotas.refusal(principal) or places.refusal(connection)):
             connection.send(HelloResponse(code=Code.LEADER_PENDING_FULL, message=full), request_id)
             connection.give_way(TooMany(full))
         elif peer:
@@ -121,10 +127,20 @@ class PortSessions(NodePart):
             self._ready_loop.peer_found(peer)
         else:
             connection.send(answer, request_id)
-            connection.context = PortSession(None, principal)
+            connection.context = session = PortSession(None, principal, hello.takes_notices)
             places.seat_client(connection)
             self.clients[connection] = None
+            self._quotas.begin(connection, session)
             self.used_ms = self._now_ms()
+
+    def is_paused(self, connection: Connection) -> bool:
+        """Whether the principal at the other side has overdrawn its quotas."""
+        session: PortSession | Visit | None = connection.context
+        return (
+            isinstance(session, PortSession)
+            and session.budget is not None
+            and session.budget.is_paused
+        )
 
     def ended(self, connection: Connection) -> bool:
         """The connection has ended; whether it was a client's."""
@@ -136,6 +152,7 @@ class PortSessions(NodePart):
                 self._ready_loop.peer_lost(session.peer)
         elif connection in self.clients:
             del self.clients[connection]
+            self._quotas.end(connection, connection.context)
             self.used_ms = self._now_ms()
             return True
         return False

@@ -220,6 +220,8 @@ class RequestRouter(NodePart):
         self, connection: Connection, request_id: int, message: Any, payload: memoryview
     ) -> None:
         session: PortSession | Visit | None = connection.context
+        if isinstance(session, PortSession) and session.budget is not None:
+            session.budget.charge(requests=1, bytes_in=len(payload))
         if not isinstance(session, PortSession):
             self._sessions.greet(connection, request_id, message)
         elif session.peer is not None:
@@ -267,12 +269,18 @@ class RequestRouter(NodePart):
     ) -> None:
         """`_on_frame` for appends that came together."""
         session: PortSession | Visit | None = connection.context
-        is_client = isinstance(session, PortSession) and session.peer is None
-        if not is_client or self._catalog_lost or AppendRequest in self._with_payload:
+        if (
+            not isinstance(session, PortSession)
+            or session.peer is not None
+            or self._catalog_lost
+            or AppendRequest in self._with_payload
+        ):
             for request_id, body in zip(request_ids, bodies, strict=True):
                 self._on_frame(connection, request_id, message, body)
             return
         self.client_requests += len(request_ids)
+        if session.budget is not None:
+            session.budget.charge(requests=len(request_ids), bytes_in=sum(map(len, bodies)))
         if connection is not self._company.last:
             self._company.note(connection, connection.now_s())
         self._proposals.append(connection, message, request_ids, bodies)
@@ -302,6 +310,7 @@ class RequestRouter(NodePart):
             connection in self._commands
             or connection in self._sessions.hellos
             or connection in connection.outflow
+            or self._sessions.is_paused(connection)
         )
         if not waits and connection not in self._paused:
             connection.resume_reading()

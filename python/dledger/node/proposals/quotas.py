@@ -125,39 +125,49 @@ class Quotas:
 
     def _over(self, command: Command) -> str:
         """The limit that the command would exceed; empty where there is none."""
-        catalog, group = self._catalog, self._group
-        taken, claim = self._sum, self._claim(command)
+        catalog, taken, claim = self._catalog, self._sum, self._claim(command)
         there = {
             MAX_TOPICS: ("topics", len(catalog.topics_state.by_name)),
             MAX_PARTITIONS: ("partitions", len(catalog.partitions)),
             MAX_CONSUMER_GROUPS: ("consumer groups", len(catalog.consumer_groups.by_name)),
         }
         for setting, (what, applied) in there.items():
-            has, limit = applied + taken[setting], getattr(group, setting)
-            if claim[setting] and has + claim[setting] > limit:
+            if not claim[setting]:
+                continue
+            has, (limit, raised) = applied + taken[setting], self._limit(setting)
+            if has + claim[setting] > limit:
                 return (
                     f"the group has {has} {what} and may have {limit} in all: delete some, or "
-                    f"raise {setting}"
+                    f"raise {raised}"
                 )
         if claim[MAX_PRODUCERS] and self._pushes_out_the_living(taken[MAX_PRODUCERS]):
+            limit, raised = self._limit(MAX_PRODUCERS)
             return (
-                f"the group has {group.max_producers} producer sessions, all of them in use "
-                "within the last hour: use fewer producers for longer, or raise max_producers"
+                f"the group has {limit} producer sessions, all of them in use "
+                f"within the last hour: use fewer producers for longer, or raise {raised}"
             )
         more = claim[MAX_CATALOG_BYTES]
-        if more and self._weigh(more) > group.max_catalog_bytes:
+        if more and self._weigh(more) > self._group.max_catalog_bytes:
             return (
                 f"topics, groups, producers and transactions take about all of the "
-                f"{group.max_catalog_bytes} bytes "
+                f"{self._group.max_catalog_bytes} bytes "
                 "that they may: delete some, or raise max_catalog_bytes"
             )
         return ""
+
+    def _limit(self, setting: str) -> tuple[int, str]:
+        """How many there may be, and what says so: a quota of the group, else the setting."""
+        name = setting.removeprefix("max_")
+        quota = self._catalog.quotas.group_limit(name)
+        if quota is None:
+            return getattr(self._group, setting), setting
+        return quota, f"the limit: dledger quotas set --group-limit {name}=NUMBER"
 
     def _pushes_out_the_living(self, more: int) -> bool:
         """Whether a new session takes the place of one that a program may still use. The catalog
         itself forgets the longest unused ones where there are too many."""
         producers, catalog = self._catalog.producers, self._catalog
-        if len(producers.sessions) + more < self._group.max_producers:
+        if len(producers.sessions) + more < self._limit(MAX_PRODUCERS)[0]:
             return False
         if not producers.sessions:  # all of them are proposed just now
             return True

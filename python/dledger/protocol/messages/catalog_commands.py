@@ -4,6 +4,11 @@ they hold every input: times are stamped by the leader, ids are made by the clie
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
+
+WHOLE_GROUP: Final = "Group"
+"""The entity of limits of the group in all."""
+QUOTA_UNSET: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +264,16 @@ class CommitConsumedTransaction:
     time_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterQuotas:
+    """Quotas of a principal, of `ALL_USERS` or of the `WHOLE_GROUP` become these
+    (`dledger.catalog.access.quotas`), and with `QUOTA_UNSET` none; empty: it has none at all any
+    more."""
+
+    entity: str
+    quotas: dict[str, int]
+
+
 Command = (
     CreateTopic
     | DeleteTopic
@@ -282,4 +297,5 @@ Command = (
     | LeaveGroup
     | CommitConsumed
     | CommitConsumedTransaction
+    | AlterQuotas
 )

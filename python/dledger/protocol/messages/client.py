@@ -215,6 +215,8 @@ class Listing(IntEnum):
     """Of the consumer group that is named: member_id, instance_id, label, epoch (the group's),
     state ("reads", "waits" for partitions of others, "away" or "replaced" as a static member), and
     partitions (topic -> those that it reads)."""
+    QUOTAS = 7
+    """entity (a principal, `ALL_USERS` or `WHOLE_GROUP`) and quotas (name -> value)."""
 
 
 @slots_dataclass(kw_only=True)

@@ -39,6 +39,8 @@ class HelloRequest:
     ancestors: Ancestors = ()
     nonce: bytes = b""
     """Drawn for this connection alone; the other side's proof is made over it."""
+    takes_notices: bool = False
+    """Of a client: it knows what a `ThrottleNotice` is."""
 
 
 @slots_dataclass(kw_only=True)

@@ -38,6 +38,7 @@ from dledger.protocol.messages.rocketmq import (
     ViewMessageResponse,
 )
 from dledger.protocol.messages.snapshot import InstallMessage
+from dledger.protocol.messages.throttling import ThrottleNotice
 from dledger.protocol.wire.fields import (
     FieldTable,
     OpenTable,
@@ -58,6 +59,7 @@ Message = (
     | RepairMessage
     | InstallMessage
     | BrokerRequest
+    | ThrottleNotice
 )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dledger.protocol.messages import catalog_commands as command
-from dledger.protocol.messages import client, fetched, hello, peer, repair, splits
+from dledger.protocol.messages import client, fetched, hello, peer, repair, splits, throttling
 from dledger.protocol.messages import group_heartbeat as group
 from dledger.protocol.messages import rocketmq as broker
 from dledger.protocol.messages import snapshot as install
@@ -66,6 +66,7 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     65: broker.QueryMessageResponse,
     66: group.GroupHeartbeatRequest,
     67: group.GroupHeartbeatResponse,
+    72: throttling.ThrottleNotice,
 }
 KINDS: Final[dict[type[Any], int]] = {message: kind for kind, message in MESSAGES.items()}
 
@@ -92,6 +93,7 @@ COMMANDS: Final[dict[int, type[Any]]] = {
     20: command.LeaveGroup,
     21: command.CommitConsumed,
     22: command.CommitConsumedTransaction,
+    28: command.AlterQuotas,
 }
 """Commands are stored in the log, so these numbers are for ever."""
 COMMAND_TAGS: Final[dict[type[Any], int]] = {kind: tag for tag, kind in COMMANDS.items()}

@@ -20,6 +20,7 @@ from dledger.client.protocol.operations import (
     transaction_requests,
 )
 from dledger.client.protocol.operations import offsets as ends
+from dledger.client.protocol.operations import quotas as shares
 from dledger.client.protocol.operations import schemas as columns
 from dledger.client.protocol.operations import topics as names
 
@@ -79,6 +80,12 @@ class Operations(ABC):
     def _run(self, operation: Operation[Any]) -> Any:
         """Carry out an operation."""
 
+    @property
+    def throttled_ms(self) -> int:
+        """For how many milliseconds in all nodes have taken no requests of this client, because its
+        principal was over a quota; 0: never."""
+        return self.core.throttled_ms
+
     def __init_subclass__(cls) -> None:
         if Operations in cls.__bases__:  # not of a program's own kind of client
             awaited = inspect.iscoroutinefunction(cls._run)
@@ -125,6 +132,10 @@ class Operations(ABC):
     transfer = Method(nodes.transfer)
     admit = Method(nodes.admit)
     enforce_secret = Method(nodes.enforce_secret)
+
+    quotas = Method(shares.quotas)
+    set_quotas = Method(shares.set_quotas)
+    remove_quotas = Method(shares.remove_quotas)
 
     commit_transaction = Method(transaction_requests.commit_transaction)
     abort_transaction = Method(transaction_requests.abort_transaction)

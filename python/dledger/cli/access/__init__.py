@@ -1,0 +1,1 @@
+"""Commands on who may use the group, and how much of it."""

@@ -1,0 +1,1 @@
+"""What a connection's principal may do with a node, and how much."""
