@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from dledger.cli.common import is_path, parse_settings, text_or_base64
-from dledger.cli.positions import parse_position
 from dledger.cli.records.bench import numbers
 from dledger.cli.records.inputs import Input, pieces, split_keys
+from dledger.client.positions import parse_position
 from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import ConfigError, UnknownOption
 from tests.cli.commands import out, process, refusal
@@ -170,6 +170,12 @@ def test_settings_take_the_type_of_their_field() -> None:
 )
 def test_tail_begins_where_it_is_told(text: str, first: int) -> None:
     assert parse_position("--from", text).within(begin=5, end=20) == first
+
+
+@pytest.mark.parametrize("text", ["-9999999d", "-99999999999999999999d", "yesterday"])
+def test_time_that_cannot_be_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--from"):
+        parse_position("--from", text)
 
 
 def test_lines_come_whole_however_they_are_cut() -> None:

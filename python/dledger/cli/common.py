@@ -35,6 +35,10 @@ FILE_VARIABLES: Final = {**TLS_VARIABLES, "secret_file": "DLEDGER_SECRET_FILE"}
 
 CONTEXT: Final = "dledger.context"
 """Of click's ``Context.meta``: the `Context` that a command goes to, where it goes to one."""
+NO_GROUP: Final = (
+    "which group? Give --bootstrap HOST:PORT,... or the directory of an embedded group, set "
+    "DLEDGER_BOOTSTRAP, or name it once for all: dledger context add NAME -b ..."
+)
 _CONTEXT_NAME: Final = "dledger.context.name"
 _GIVEN: Final = ParameterSource.COMMANDLINE
 
@@ -105,10 +109,7 @@ def _chosen_group(ctx: click.Context, given: str | None, required: bool) -> str:
         chosen = ctx.meta[CONTEXT] = config.context(name)
         return chosen.bootstrap
     if required:
-        raise ConfigError(
-            "which group? Give --bootstrap HOST:PORT,... or the directory of an embedded group, "
-            "set DLEDGER_BOOTSTRAP, or name it once for all: dledger context add NAME -b ..."
-        )
+        raise ConfigError(NO_GROUP)
     return ""
 
 
@@ -164,7 +165,14 @@ def open_client(target: str, timeout_s: float, *, create: bool = False, **settin
     """
     from dledger.client import Client
 
-    timeout_ms = int(timeout_s * 1000)
+    timeout_ms, files = int(timeout_s * 1000), identity_files()
+    return Client(
+        find_group(target, create=create), request_timeout_ms=timeout_ms, **files, **settings
+    )
+
+
+def identity_files() -> dict[str, str]:
+    """The files by which a command proves its identity, as settings of a client."""
     files = {
         name: str(Path(os.environ[variable]).absolute())
         for name, variable in FILE_VARIABLES.items()
@@ -172,11 +180,7 @@ def open_client(target: str, timeout_s: float, *, create: bool = False, **settin
     }
     command = click.get_current_context(silent=True)
     chosen: Context | None = command.meta.get(CONTEXT) if command is not None else None
-    if chosen is not None:
-        files |= chosen.files
-    return Client(
-        find_group(target, create=create), request_timeout_ms=timeout_ms, **files, **settings
-    )
+    return files if chosen is None else files | dict(chosen.files)
 
 
 def confirm(yes: bool, question: str, unasked: str) -> None:

@@ -17,6 +17,7 @@ import click
 from dledger.cli.access.quotas import quotas
 from dledger.cli.commands import CommandGroup
 from dledger.cli.common import Interrupted
+from dledger.cli.console import console
 from dledger.cli.export.command import export
 from dledger.cli.group.groups import groups
 from dledger.cli.group.offsets import get_offsets
@@ -100,8 +101,8 @@ def main() -> None:
 
 
 _COMMANDS: Final = (
-    serve, stop, status, topics, append, tail, get_offsets, groups, transfer, admit, secret,
-    quotas, verify, dump, reset_term, bench, rocketmq, export, import_, context, completion,
+    serve, stop, status, console, topics, append, tail, get_offsets, groups, transfer, admit,
+    secret, quotas, verify, dump, reset_term, bench, rocketmq, export, import_, context, completion,
 )  # fmt: skip
 for _command in _COMMANDS:
     main.add_command(_command)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -17,7 +18,13 @@ from dledger.cli.common import (
     open_client,
     print_rows,
 )
-from dledger.cli.positions import Kind, OffsetSpec, offsets_of, parse_position
+from dledger.client.group_reset import (
+    Moved,
+    Offsets,
+    commit_reset,
+    plan_reset,
+    wanted_offsets,
+)
 from dledger.config import nearest
 from dledger.errors import ConfigError, PathError
 
@@ -27,8 +34,6 @@ if TYPE_CHECKING:
 _PLACE: Final = ("topic", "partition", "offset", "begin_offset", "end_offset")
 _LAG: Final = {"lag": "rows", "lag_bytes": "bytes", "lag_s": "seconds"}
 """Columns, and the fields of `Lag` that they show."""
-Offsets = dict[str, dict[int, int]]
-"""topic -> partition -> offset."""
 
 
 class DefaultsToList(CommandGroup):
@@ -181,18 +186,19 @@ def reset(
         else:
             chosen = dict(_chosen(client, current, topics))
             wanted = {
-                topic: _wanted(client, topic, partitions, to, shift)
+                topic: wanted_offsets(client, topic, partitions, to, shift)
                 for topic, partitions in chosen.items()
             }
         # of the topics whose offsets these are: one that is made anew meanwhile is refused
         log_ids = {info.name: info.log_id for info in client.topics() if info.name in wanted}
-        rows = _rows(client, current, wanted)
+        moves = plan_reset(client, current, wanted)
         if execute:
-            _commit(client, name, rows, log_ids)
+            _commit(client, name, moves, log_ids)
     if export:
-        for row in rows:
-            click.echo(f"{row['topic']},{row['partition']},{row['new_offset']}")
+        for one in moves:
+            click.echo(f"{one.topic},{one.partition},{one.new_offset}")
         return
+    rows = [asdict(one) | {"offset": "-" if one.offset is None else one.offset} for one in moves]
     print_rows(("topic", "partition", "offset", "new_offset", "lag"), rows, as_json)
     if not as_json:
         click.echo(
@@ -234,55 +240,9 @@ def _chosen(
         yield topic, {number: has.get(number) for number in chosen}
 
 
-def _wanted(
-    client: Client,
-    topic: str,
-    partitions: Mapping[int, int | None],
-    to: str | None,
-    shift: int | None,
-) -> dict[int, int]:
-    if to is not None and to != "current":
-        return offsets_of(client, topic, parse_position("--to", to), partitions)
-    begins = offsets_of(client, topic, OffsetSpec(Kind.EARLIEST), partitions)
-    # where the group has no offset it begins at the first record
-    return {
-        number: (begins[number] if offset is None else offset) + (shift or 0)
-        for number, offset in partitions.items()
-    }
-
-
-def _rows(client: Client, current: Offsets, wanted: Offsets) -> list[dict[str, Any]]:
-    """What would be: each new offset within what its partition keeps."""
-    rows = []
-    for topic, offsets in sorted(wanted.items()):
-        client.topic(topic)  # its error has the names that may be meant
-        begins, ends = client.begin_offsets(topic), client.end_offsets(topic)
-        for number, offset in sorted(offsets.items()):
-            if number not in ends:
-                raise ConfigError(
-                    f"topic {topic!r} has partitions 0..{len(ends) - 1}, not {number}"
-                )
-            new = min(max(offset, begins[number]), ends[number])
-            rows.append(
-                {
-                    "topic": topic,
-                    "partition": number,
-                    "offset": current.get(topic, {}).get(number, "-"),
-                    "new_offset": new,
-                    "lag": ends[number] - new,
-                }
-            )
-    return rows
-
-
-def _commit(
-    client: Client, name: str, rows: list[dict[str, Any]], log_ids: Mapping[str, str]
-) -> None:
-    offsets: Offsets = {}
-    for row in rows:
-        offsets.setdefault(row["topic"], {})[row["partition"]] = row["new_offset"]
+def _commit(client: Client, name: str, plan: list[Moved], log_ids: Mapping[str, str]) -> None:
     try:
-        client.commit_offsets(name, offsets, log_ids=log_ids, reset=True)
+        commit_reset(client, name, plan, log_ids)
     except KeyboardInterrupt:
         raise Interrupted(
             f"group {name} may go on there or where it was: see dledger groups {name}"

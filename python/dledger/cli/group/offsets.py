@@ -10,7 +10,7 @@ from dledger.cli.common import (
     open_client,
     print_rows,
 )
-from dledger.cli.positions import METAVAR, offsets_of, parse_position
+from dledger.client.positions import METAVAR, offsets_of, parse_position
 
 
 @click.command("get-offsets")

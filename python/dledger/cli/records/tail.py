@@ -20,7 +20,6 @@ from dledger.cli.common import (
 )
 from dledger.cli.interruption import Interruption, interruption
 from dledger.cli.output_file import output_file
-from dledger.cli.positions import METAVAR, Kind, OffsetSpec, offsets_of, parse_position
 from dledger.cli.progress import CommandProgress, progress
 from dledger.cli.records.output import (
     FORMATS,
@@ -30,6 +29,7 @@ from dledger.cli.records.output import (
     choose_form,
     sink_for,
 )
+from dledger.client.positions import METAVAR, Kind, OffsetSpec, offsets_of, parse_position
 from dledger.errors import ConfigError, DLedgerError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from dledger.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dledger.client import Client
+    from dledger.client.blocking.client import Client
 
 FORMS: Final = (
     "earliest, latest, an offset, -N for the last N records, -10m for ten minutes back, @ and "
@@ -67,11 +67,11 @@ def parse_position(option: str, text: str) -> OffsetSpec:
         return OffsetSpec(Kind.BACK, int(word[1:]))
     if in_ms := _MS.fullmatch(word):
         return OffsetSpec(Kind.TIME, int(in_ms[1]) * 1000)
-    if ago := _AGO.fullmatch(word):
-        return _time(datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])}))
     try:
+        if ago := _AGO.fullmatch(word):
+            return _time(datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])}))
         time = datetime.fromisoformat(word)
-    except ValueError:
+    except (ValueError, OverflowError):  # it may be before the year 1
         raise ConfigError(f"{option} {text}: write {FORMS}") from None
     if time.tzinfo is None:
         raise ConfigError(f"{option} {text}: the time zone is missing; write {text}Z for UTC")
@@ -88,7 +88,8 @@ def offsets_of(
     """The offset of each of these partitions. Where no record is as new as a time, the end."""
     ends = client.end_offsets(topic)
     if position.kind is Kind.TIME:
-        found = client.offsets_for_times(topic, position.number)
+        asked = {topic: dict.fromkeys(partitions, position.number)}
+        found = client.offsets_at(asked).offsets[topic]
         return {at: found[at] if found[at] >= 0 else ends[at] for at in partitions}
     begins = client.begin_offsets(topic)
     return {at: position.within(begins[at], ends[at]) for at in partitions}

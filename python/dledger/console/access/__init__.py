@@ -1,0 +1,1 @@
+"""Who may use the console: hosts, origins, sessions, forms."""

@@ -1,0 +1,1 @@
+"""Rows of the pages, made of what a group says. Pure."""

@@ -1,0 +1,1 @@
+"""What the console asks a group, and how often."""
