@@ -44,6 +44,7 @@ SINCE = {
     "FetchRequest": {"takes_run"},
     "FetchResponse": {"run"},
     "PushEntryResponse": {"is_watched"},
+    "HelloRequest": {"as_node"},
 }
 """Fields that came later; they are not sent while they say nothing."""
 CHANGED = {"OffsetsRequest", "OffsetsResponse", "SplitRequest", "SplitResponse"}

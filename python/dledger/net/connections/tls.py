@@ -7,6 +7,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from dledger.config import Tls
@@ -47,9 +48,24 @@ def nodes_of(certificate: Mapping[str, Any] | None) -> set[str]:
     return _names_in(certificate, NODE_URI)
 
 
-def users_of(certificate: Mapping[str, Any] | None) -> set[str]:
-    """The users that such a certificate is for: its URIs ``dledger://client/alice``."""
-    return _names_in(certificate, CLIENT_URI)
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the other side of a connection under TLS has shown of itself."""
+
+    has_certificate: bool
+    nodes: frozenset[str] = frozenset()
+    """Those that the certificate is for."""
+    users: frozenset[str] = frozenset()
+    """As `nodes`: its URIs ``dledger://client/alice``."""
+
+
+def shown_by(certificate: Mapping[str, Any] | None) -> Shown:
+    """``certificate``: as `ssl` gives it once it is verified; None where there is none."""
+    return Shown(
+        certificate is not None,
+        frozenset(nodes_of(certificate)),
+        frozenset(_names_in(certificate, CLIENT_URI)),
+    )
 
 
 def _names_in(certificate: Mapping[str, Any] | None, prefix: str) -> set[str]:

@@ -81,7 +81,7 @@ class PortSessions(NodePart):
             self._answer_hello(connection, request_id, message)
 
     def _answer_hello(self, connection: Connection, request_id: int, message: HelloRequest) -> None:
-        answer = self._gate.answer(message, connection.peer_nodes)
+        answer = self._gate.answer(message, connection.shown)
         if answer.proof_wanted:
             connection.context = Visit(message, answer)
             connection.send(answer, request_id)
@@ -100,7 +100,7 @@ class PortSessions(NodePart):
         where there is none."""
         assert self.listener is not None
         places, peer = self.listener.places, NodeId(hello.node_id)
-        principal = self._gate.principal(hello, connection.peer_users)
+        principal = self._gate.principal(hello, connection.shown)
         if answer.code is not Code.SUCCESS:
             connection.send(answer, request_id)
             self.listener.refuse(connection, answer.message)

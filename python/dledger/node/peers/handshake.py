@@ -8,11 +8,11 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dledger.config import GroupConfig, NodeConfig
+from dledger.config import GroupConfig, NodeConfig, check_name
 from dledger.environment import REAL, Environment
 from dledger.errors import ConfigError, StorageError
 from dledger.net.connections.handshake import Greeting, other_group, other_protocol
-from dledger.net.connections.tls import check_own_certificate
+from dledger.net.connections.tls import CLIENT_URI, Shown, check_own_certificate
 from dledger.net.secret import Secret, Side, read_secret
 from dledger.node.peers.secret_enforcement import Enforcement, is_enforced
 from dledger.protocol.messages.codes import Code
@@ -95,8 +95,13 @@ class Gate:
         return self._greeting(self.introduction(), peer)
 
     def as_client(self, peer: NodeId) -> Greeting:
-        """How a connection to another node begins that carries a client's requests."""
-        return self._greeting(replace(self.introduction(), node_id=""), peer)
+        """How a connection to another node begins that carries a client's requests. There it is
+        this node's, if this node has what proves that."""
+        can_prove = self._secret is not None or self._node.tls is not None
+        own = replace(
+            self.introduction(), node_id="", as_node=self._node.node_id if can_prove else ""
+        )
+        return self._greeting(own, peer)
 
     def _greeting(self, own: HelloRequest, peer: NodeId) -> Greeting:
         strict = bool(own.node_id) and self._required
@@ -114,20 +119,16 @@ class Gate:
     def wants_proof(self, hello: HelloRequest) -> bool:
         """Whether the connection that says so has to prove the secret, if it is not refused for
         another reason."""
-        return self._secret is not None and bool(hello.node_id or self._node.clients_prove)
+        must = hello.node_id or hello.as_node or self._node.clients_prove
+        return self._secret is not None and bool(must)
 
-    def answer(self, hello: HelloRequest, certified: Set[str] | None = None) -> HelloResponse:
+    def answer(self, hello: HelloRequest, shown: Shown | None = None) -> HelloResponse:
         """The answer to the first frame of a connection. Any other code than SUCCESS ends it, and
-        with ``proof_wanted`` it is no session before `proved` says so. ``certified``: the nodes
-        that the other side's certificate is for, under TLS."""
+        with ``proof_wanted`` it is no session before `proved` says so. ``shown``: by the other
+        side, under TLS."""
         code, text = self._judge(hello)
-        if (
-            code is Code.SUCCESS
-            and hello.node_id
-            and certified is not None
-            and hello.node_id not in certified
-        ):
-            code, text = Code.ACCESS_DENIED, _not_certified(hello.node_id, certified)
+        if code is Code.SUCCESS and shown is not None and (text := _not_certified(hello, shown)):
+            code = Code.ACCESS_DENIED
         own = self.introduction()
         if code is not Code.SUCCESS and hello.node_id:
             self.refused[hello.node_id] = text
@@ -173,14 +174,15 @@ class Gate:
         )
         return self._last(answer, text)
 
-    def principal(self, hello: HelloRequest, users: Set[str]) -> Principal:
-        """Who has opened a connection that was taken. ``users``: those that its certificate is
-        for."""
+    def principal(self, hello: HelloRequest, shown: Shown | None = None) -> Principal:
+        """Who has opened a connection that was taken. ``shown``: by the other side, under TLS."""
         if hello.node_id:
             return Principal(f"Node:{hello.node_id}")
+        if hello.as_node and (shown is not None or self._secret is not None):
+            return Principal(f"Node:{hello.as_node}")
         if self.wants_proof(hello):
             return OWNER
-        return Principal(f"User:{min(users)}") if len(users) == 1 else ANONYMOUS
+        return Principal(f"User:{min(shown.users)}") if shown and shown.users else ANONYMOUS
 
     def _last(self, answer: HelloResponse, refusal: str = "") -> HelloResponse:
         """The code, and whose word it is; ``answer`` has said the rest."""
@@ -240,6 +242,9 @@ class Gate:
         if hello.node_id and hello.node_id not in members:
             text = f"{hello.node_id!r} is not a member; members: {', '.join(members)}"
             return Code.UNKNOWN_MEMBER, other_group(self.introduction(), hello) or text
+        if hello.as_node and hello.as_node not in members:
+            text = f"{hello.as_node!r} is not a member; members: {', '.join(members)}"
+            return Code.UNKNOWN_MEMBER, text
         if hello.node_id == self._node.node_id:
             text = (
                 f"{hello.node_id} is this node itself: two nodes have one id, or an address "
@@ -251,9 +256,24 @@ class Gate:
         return Code.SUCCESS, ""
 
 
-def _not_certified(node_id: str, certified: Set[str]) -> str:
-    whose = f"is for {', '.join(sorted(certified))}" if certified else "is a client's"
-    return (
-        f"{node_id} needs a certificate with the URI dledger://node/{node_id}, and the one "
-        f"that it shows {whose}"
-    )
+def _not_certified(hello: HelloRequest, shown: Shown) -> str:
+    """Why a certificate is not one for the connection that says so; empty where it is."""
+    if node_id := hello.node_id or hello.as_node:
+        if node_id in shown.nodes:
+            return ""
+        whose = f"is for {', '.join(sorted(shown.nodes))}" if shown.nodes else "is a client's"
+        return (
+            f"{node_id} needs a certificate with the URI dledger://node/{node_id}, and the one "
+            f"that it shows {whose}"
+        )
+    if len(shown.users) > 1:
+        return (
+            f"its certificate is for the users {', '.join(map(repr, sorted(shown.users)))}, and a "
+            f"client is one user: give it a certificate with one URI {CLIENT_URI}NAME"
+        )
+    for user in shown.users:
+        try:
+            check_name("user", user)
+        except ConfigError as error:
+            return f"its certificate has the URI {CLIENT_URI}NAME of no proper name: {error}"
+    return ""

@@ -39,6 +39,8 @@ class HelloRequest:
     ancestors: Ancestors = ()
     nonce: bytes = b""
     """Drawn for this connection alone; the other side's proof is made over it."""
+    as_node: str = ""
+    """Of a node that asks another one as a client does: its id, which it proves as a peer does."""
 
 
 @slots_dataclass(kw_only=True)
