@@ -44,7 +44,7 @@ SINCE = {
     "FetchRequest": {"takes_run"},
     "FetchResponse": {"run"},
     "PushEntryResponse": {"is_watched"},
-    "HelloRequest": {"as_node"},
+    "HelloRequest": {"as_node", "authentication"},
 }
 """Fields that came later; they are not sent while they say nothing."""
 CHANGED = {"OffsetsRequest", "OffsetsResponse", "SplitRequest", "SplitResponse"}
@@ -58,9 +58,12 @@ ADDED = {
     "LeaveGroup",
     "CommitConsumed",
     "CommitConsumedTransaction",
+    "SetUser",
+    "RemoveUser",
+    "IssueToken",
 }
-"""Messages and commands that came later: they are sent by consumers alone, whose nodes have to be
-of a release that has them."""
+"""Messages and commands that came later: they are sent by consumers, and for the group's users,
+whose nodes have to be of a release that has them."""
 LAST = {"Code": 616, "Listing": 3}
 """The last value, of enumerations that have more by now."""
 ENTRY, CODEC, FRAMING, NUMBERS = modules()

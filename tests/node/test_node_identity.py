@@ -77,7 +77,7 @@ async def test_a_member_is_who_its_certificate_says(
 
 def principals(server: NodeServer) -> set[str]:
     """Those of the connections of clients."""
-    clients = server.parts.router._sessions.clients
+    clients = server.parts.router.port_sessions.clients
     return {connection.context.principal for connection in clients}
 
 
@@ -197,7 +197,7 @@ async def test_a_node_that_asks_as_a_client_does_proves_that_it_is_one(
     async with play(**settings) as group:
         leader, follower = await group.leader(), await group.follower()
         found: list[str] = []
-        sessions = leader.parts.router._sessions
+        sessions = leader.parts.router.port_sessions
         monkeypatch.setattr(
             sessions._context.status, "values", lambda: found.extend(principals(leader)) or {}
         )

@@ -58,6 +58,7 @@ OTHERS: Final[dict[str, tuple[Call, type]]] = {
     "delete_group": (lambda client, info: client.delete_group("g"), type(None)),
     "table": (lambda client, info: client.table(info.name), pa.Table),
     "lineage": (lambda client, info: client.lineage(), Lineage),
+    "users": (lambda client, info: client.users(), list),
     "status": (lambda client, info: client.status(), dict),
 }
 """Name -> the call, and the type of its answer: an answer of another call has another type."""
@@ -67,5 +68,10 @@ LEFT_OUT: Final = {
     "admit": "it changes who the group's members are",
     "consumer": "what it gives has calls of its own: tests/client/test_consumer_interrupts.py",
     "enforce_secret": "it changes who may use the group, for all calls to come",
+    "add_user": "it changes who may use the group",
+    "rotate_user": "it changes who may use the group",
+    "remove_user": "it changes who may use the group",
+    "issue_token": "it changes who may use the group",
+    "revoke_token": "it changes who may use the group",
 }
 """Public calls that are not made, and why."""

@@ -23,6 +23,7 @@ from dledger.protocol.messages.catalog_commands import (
     JoinGroup,
     OpenStage,
 )
+from dledger.protocol.messages.user_commands import IssueToken, SetUser
 
 TOPIC: Final = 1200
 PARTITION: Final = 600
@@ -40,6 +41,8 @@ TRACE: Final = 400
 SPAN: Final = 300
 """Of a partition in a writer's last commit."""
 RETIRED: Final = 200
+USER: Final = 900
+"""Or a token."""
 
 
 def weigh(catalog: CatalogState) -> int:
@@ -62,6 +65,7 @@ def weigh(catalog: CatalogState) -> int:
         total += STAGE + len(stage.label) + len(stage.writer_id) + len(stage.rows)
     writers = catalog.transactions.writers
     total += TRACE * len(writers.traces)
+    total += USER * (len(catalog.users.by_name) + len(catalog.users.tokens))
     for writer in writers.by_name.values():
         total += WRITER + SPAN * sum(map(len, writer.offsets.values()))
     return total
@@ -99,6 +103,8 @@ def growth(catalog: CatalogState, command: Command) -> int:
             return 0 if known_writer else WRITER + SPAN * len(command.stages)
         case EvolveSchema():
             return len(command.schema)
+        case SetUser() | IssueToken():
+            return USER
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from dledger.catalog.access.users import Users
 from dledger.catalog.clients.consumer_groups import Groups
 from dledger.catalog.clients.producers import Producers
 from dledger.catalog.clients.transactions import Transactions
@@ -50,6 +51,7 @@ class CatalogState:
         """Whether the group has said that every member must prove its secret."""
         self.consumer_groups = Groups(self.topics_state, self.partition_at)
         self.queues = Queues()
+        self.users = Users()
         self._dropped: list[tuple[int, str]] = []
 
     def _no_partition(self, topic_id: int, number: int) -> str:
@@ -165,7 +167,11 @@ class CatalogState:
         nothing waits."""
         times = [
             at
-            for at in (self.transactions.next_expiry_ms(), self.producers.next_expiry_ms)
+            for at in (
+                self.transactions.next_expiry_ms(),
+                self.producers.next_expiry_ms,
+                self.users.next_expiry_ms(),
+            )
             if at is not None
         ]
         return min(times, default=None)

@@ -46,6 +46,7 @@ from dledger.protocol.messages.catalog_commands import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry_runs import EntryRun
+from dledger.protocol.messages.user_commands import IssueToken, RemoveUser, SetUser
 from dledger.records.body.header import BodyHeader, BodyKind
 from dledger.types import Index
 
@@ -247,7 +248,14 @@ class Catalog(CatalogState):
             case EnforceSecret():
                 self.secret_enforced = True
                 return CommandResult(_SUCCESS)
+            case SetUser():
+                return self.users.set(command, self.clock_ms)
+            case RemoveUser():
+                return self.users.remove(command)
+            case IssueToken():
+                return self.users.issue(command, self.clock_ms)
             case Expire():
+                self.users.expire(self.clock_ms)
                 self.transactions.expire(self.clock_ms)
                 self.producers.expire(index, self.clock_ms)
                 return CommandResult(_SUCCESS)

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from dledger.cli.access.users import users
 from dledger.cli.commands import CommandGroup
 from dledger.cli.common import Interrupted
 from dledger.cli.export.command import export
@@ -100,7 +101,7 @@ def main() -> None:
 
 _COMMANDS: Final = (
     serve, stop, status, topics, append, tail, get_offsets, groups, transfer, admit, secret,
-    verify, dump, reset_term, bench, rocketmq, export, import_, context, completion,
+    users, verify, dump, reset_term, bench, rocketmq, export, import_, context, completion,
 )  # fmt: skip
 for _command in _COMMANDS:
     main.add_command(_command)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dledger.protocol.messages.user_commands import IssueToken, RemoveUser, SetUser
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopic:
@@ -282,4 +284,7 @@ Command = (
     | LeaveGroup
     | CommitConsumed
     | CommitConsumedTransaction
+    | SetUser
+    | RemoveUser
+    | IssueToken
 )

@@ -207,6 +207,11 @@ class Listing(IntEnum):
     """Of the consumer group that is named: member_id, instance_id, label, epoch (the group's),
     state ("reads", "waits" for partitions of others, "away" or "replaced" as a static member), and
     partitions (topic -> those that it reads)."""
+    USERS = 23
+    """user, token_id (empty: the user itself, followed by its tokens), changed_ms (when its
+    password was set, or it was issued), until_ms (of a token: when it ends; of a user: until when
+    its former password is good), and of a user salt and iterations (RFC 5802). Times are the
+    catalog's."""
 
 
 @slots_dataclass(kw_only=True)

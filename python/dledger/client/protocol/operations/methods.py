@@ -18,6 +18,7 @@ from dledger.client.protocol.operations import (
     offsets_by_time,
     splitting,
     transaction_requests,
+    users,
 )
 from dledger.client.protocol.operations import offsets as ends
 from dledger.client.protocol.operations import schemas as columns
@@ -125,6 +126,13 @@ class Operations(ABC):
     transfer = Method(nodes.transfer)
     admit = Method(nodes.admit)
     enforce_secret = Method(nodes.enforce_secret)
+
+    add_user = Method(users.add_user)
+    rotate_user = Method(users.rotate_user)
+    remove_user = Method(users.remove_user)
+    issue_token = Method(users.issue_token)
+    revoke_token = Method(users.revoke_token)
+    users = Method(users.users)
 
     commit_transaction = Method(transaction_requests.commit_transaction)
     abort_transaction = Method(transaction_requests.abort_transaction)

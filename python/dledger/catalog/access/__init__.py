@@ -1,0 +1,1 @@
+"""Who may use the group: its users and their tokens."""
