@@ -78,14 +78,17 @@ def user_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def issue(tmp_path: Path) -> Callable[..., dict[str, str]]:
-    """``issue(*names, authority=None, nodes=...)``: the three settings of TLS, for a certificate
-    with these names (127.0.0.1 without any), for these nodes, of ``authority``, or of one that
-    nobody else knows."""
+    """``issue(*names, authority=None, nodes=..., users=())``: the three settings of TLS, for a
+    certificate with these names (127.0.0.1 without any), for these nodes and users, of
+    ``authority``, or of one that nobody else knows."""
     import trustme  # loads a large library, for few tests
     from cryptography.x509 import UniformResourceIdentifier as uri
 
     def make(
-        *names: str, authority: Any = None, nodes: tuple[str, ...] = ("n0", "n1", "n2")
+        *names: str,
+        authority: Any = None,
+        nodes: tuple[str, ...] = ("n0", "n1", "n2"),
+        users: tuple[str, ...] = (),
     ) -> dict[str, str]:
         authority = authority or trustme.CA()
         with pytest.MonkeyPatch.context() as patch:
@@ -96,7 +99,9 @@ def issue(tmp_path: Path) -> Callable[..., dict[str, str]]:
                 lambda name: uri(name) if "://" in name else known(name),
             )
             own = authority.issue_cert(
-                *(names or ("127.0.0.1",)), *(f"dledger://node/{node}" for node in nodes)
+                *(names or ("127.0.0.1",)),
+                *(f"dledger://node/{node}" for node in nodes),
+                *(f"dledger://client/{user}" for user in users),
             )
         parts = {
             "tls_ca": authority.cert_pem.bytes(),

@@ -113,7 +113,7 @@ ADVICE: Final = {
         "dledger.tls.ca", "the path of a CA's certificate turns TLS on; drop it for PLAINTEXT"
     ),
     "kafka.ssl.truststore.location": Advice(
-        "dledger.tls.ca", "PEM; with it there is TLS, and both ends show a certificate"
+        "dledger.tls.ca", "PEM; with it there is TLS"
     ),
     "kafka.ssl.truststore.certificates": Advice("dledger.tls.ca", "the path of a PEM file"),
     "kafka.ssl.keystore.location": Advice(
@@ -128,7 +128,7 @@ ADVICE: Final = {
     ),
     "kafka.ssl.*": Advice("", "TLS takes PEM files: dledger.tls.ca, .certificate and .key"),
     "kafka.sasl.*": Advice(
-        "", "there is no SASL; clients prove who they are by certificates (dledger.tls.certificate)"
+        "dledger.credentials", "a file with user and password, or a token, and no JAAS text"
     ),
     "kafka.*": Advice(
         "",

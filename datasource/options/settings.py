@@ -14,11 +14,10 @@ from functools import cache
 from typing import Any, Final
 
 from dledger.config import ClientConfig, GroupConfig, NodeConfig, nearest
+from dledger.config.durations import milliseconds
 from dledger.errors import ConfigError
 
 PREFIX: Final = "dledger."
-_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d|)")
-_UNIT_MS: Final = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _NOT_FOR_USERS: Final = {
     "members",
     "node_id",
@@ -47,12 +46,12 @@ def duration_ms(option: str, text: str) -> int:
     Raises:
         ConfigError: it is none of these.
     """
-    match = _DURATION.fullmatch(text.strip().lower())
-    if match is None:
+    found = milliseconds(text)
+    if found is None:
         raise ConfigError(
             f"option {option!r} is {text!r}: write a time such as 500ms, 30s, 10m or 2h"
         )
-    return int(match[1]) * _UNIT_MS[match[2]]
+    return found
 
 
 def whole_number(option: str, text: str, least: int = 1) -> int:

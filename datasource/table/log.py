@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from dledger.client import Client, Span
@@ -21,6 +21,7 @@ from dledger.errors import (
     Unavailable,
     WrongGroup,
 )
+from dledger.net.secret import read_credentials
 from dledger.protocol.messages.client import OffsetKind, TopicInfo
 
 T = TypeVar("T")
@@ -41,6 +42,13 @@ class Address:
     group_id: str = ""
     """Of the group for which a task was planned: numbers of topics and offsets mean nothing in
     another one."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """With the credentials themselves, whose file may not be there where a task runs."""
+        settings = dict(self.settings)
+        if isinstance(file := settings.get("credentials"), str):
+            settings["credentials"] = replace(read_credentials(file), file=file)
+        return Address, (self.bootstrap_servers, settings, self.local_to, self.group_id)
 
     def client(self) -> Client:
         """This process's client for the group.

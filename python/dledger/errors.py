@@ -81,8 +81,8 @@ class WrongGroup(DLedgerError):
 
 
 class AccessDenied(DLedgerError):
-    """A node does not take this program, or is not the node that it should be: a secret or
-    certificate is missing or wrong."""
+    """A node does not take this program, or is not the node that it should be: a secret,
+    certificate, password or token is missing or wrong."""
 
 
 class PortInUse(DLedgerError, OSError):

@@ -42,10 +42,10 @@ WITH_BYTES = {
 }
 SINCE = {
     "FetchRequest": {"takes_run"},
-    "HelloRequest": {"takes_notices"},
     "FetchResponse": {"run"},
     "PushEntryResponse": {"is_watched"},
     "ExecuteRequest": {"reset"},
+    "HelloRequest": {"takes_notices", "as_node", "authentication"},
 }
 """Fields that came later; they are not sent while they say nothing."""
 CHANGED = {"OffsetsRequest", "OffsetsResponse", "SplitRequest", "SplitResponse"}
@@ -61,9 +61,13 @@ ADDED = {
     "CommitConsumedTransaction",
     "AlterQuotas",
     "ThrottleNotice",
+    "SetUser",
+    "RemoveUser",
+    "IssueToken",
 }
-"""Messages and commands that came later: they are sent by consumers alone, whose nodes have to be
-of a release that has them; or, as a notice, to clients that have said that they know it."""
+"""Messages and commands that came later: they are sent by consumers, and for the group's users and
+quotas, whose nodes have to be of a release that has them; or, as a notice, to clients that have
+said that they know it."""
 LAST = {"Code": 616, "Listing": 3}
 """The last value, of enumerations that have more by now."""
 ENTRY, CODEC, FRAMING, NUMBERS = modules()

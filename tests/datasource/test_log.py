@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import platform
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dledger.config import Credentials
 from dledger.datasource.options.options import parse_options
 from dledger.datasource.table.column_text import columns
 from dledger.datasource.table.log import Address, Log, find_group
@@ -121,3 +123,18 @@ def test_an_address_of_servers_is_for_every_host() -> None:
     assert find_group(parse_options({"dledger.bootstrap.servers": "127.0.0.1:9"})) == Address(
         "127.0.0.1:9", {}
     )
+
+
+def test_an_address_travels_with_the_credentials_that_its_file_has_then(tmp_path: Path) -> None:
+    file = tmp_path / "alice"
+    for password in ("first one", "second one"):
+        file.write_text(f"user=alice\npassword={password}")
+        file.chmod(0o600)
+        address = Address("127.0.0.1:1", {"credentials": str(file), "tls_ca": "/ca"})
+        travelled = pickle.loads(pickle.dumps(address))
+        assert travelled.settings["credentials"] == Credentials("alice", password, file=str(file))
+        assert password not in f"{address} {travelled}"
+    assert pickle.loads(pickle.dumps(travelled)) == travelled
+    file.unlink()
+    with pytest.raises(ConfigError, match="No such file"):
+        pickle.dumps(address)

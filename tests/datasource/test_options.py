@@ -180,8 +180,8 @@ def test_an_option_of_kafka_is_refused_with_what_to_do(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("kafka.sasl.jaas.config", "drop it: there is no SASL"),
-        ("sasl.jaas.config", "drop it: there is no SASL"),
+        ("kafka.sasl.jaas.config", "write 'dledger.credentials'"),
+        ("sasl.jaas.config", "write 'dledger.credentials'"),
         ("ssl.key.password", "drop it: TLS takes PEM files"),
         ("group.id", "write 'groupId'"),
         ("acks", "drop it: a majority's disks acknowledge"),
@@ -208,8 +208,8 @@ def test_one_error_names_all_unknown_options() -> None:
         "  'kafka.bootstrap.servers' of Kafka, write 'dledger.bootstrap.servers': host:port of "
         "dledger's nodes; or give a path in its place",
         "  'startingOffset' (did you mean 'startingOffsets'?)",
-        "  'kafka.sasl.jaas.config' of Kafka, drop it: there is no SASL; clients prove who they "
-        "are by certificates (dledger.tls.certificate)",
+        "  'kafka.sasl.jaas.config' of Kafka, write 'dledger.credentials': a file with user and "
+        "password, or a token, and no JAAS text",
         "  'dledger.requesttimeoutm' (did you mean 'dledger.request.timeout.ms'?)",
     ]
 

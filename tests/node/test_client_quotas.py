@@ -251,7 +251,7 @@ async def test_what_is_over_the_quota_is_committed_and_its_answer_waits(group: A
     appended = alice.start(AppendRequest(timeout_ms=10_000), body(topic))
     await group.until(lambda: ends_of(leader, topic) == 1)
     asked = second.start(StatusRequest())
-    for connection in leader.parts.router._sessions.clients:
+    for connection in leader.parts.router.port_sessions.clients:
         leader.parts.router._resume(connection)  # another reason to wait is over
         assert connection.is_kept_waiting is (connection.context.principal == "User:alice")
     assert (await bob.append(body(topic))).code is Code.SUCCESS, "another principal's"
@@ -389,7 +389,7 @@ async def test_limits_of_the_group_override_its_settings(group: Any) -> None:
 @pytest.mark.group(1)
 async def test_throttling_is_counted_for_so_many_names_and_the_rest(group: Any) -> None:
     leader = await group.leader()
-    quotas = leader.parts.router._sessions._quotas
+    quotas = leader.parts.router.port_sessions._quotas
     for number in range(MOST_NAMES + 5):
         quotas._note(Principal(f"User:u{number}"), 1, 0.001)
     assert len(quotas.throttled) == MOST_NAMES + 1

@@ -17,6 +17,7 @@ from dledger.net import FrameLimits
 from dledger.net.connections.blocking import BlockingConnection
 from dledger.net.connections.handshake import Greeting
 from dledger.net.connections.tls import client_context, nodes_of
+from dledger.net.secret import create_secret
 from dledger.node.node import NodeServer
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
@@ -74,6 +75,79 @@ async def test_a_member_is_who_its_certificate_says(
         assert "dledger://node/n1" in answer.message
 
 
+def principals(server: NodeServer) -> set[str]:
+    """Those of the connections of clients."""
+    clients = server.parts.router.port_sessions.clients
+    return {connection.context.principal for connection in clients}
+
+
+@pytest.mark.parametrize(
+    ("users", "nodes", "as_node", "found"),
+    [
+        (("alice",), (), "", "User:alice"),
+        ((), (), "", "User:ANONYMOUS"),
+        ((), ("n1",), "", "User:ANONYMOUS"),
+        (("alice",), ("n1",), "n1", "Node:n1"),
+    ],
+)
+async def test_a_client_is_who_its_certificate_says(
+    tmp_path: Path,
+    issue: Issue,
+    users: tuple[str, ...],
+    nodes: tuple[str, ...],
+    as_node: str,
+    found: str,
+) -> None:
+    authority = trustme.CA()
+    server = node(tmp_path, issue(authority=authority))
+    await server.start()
+    try:
+        files = issue(authority=authority, nodes=nodes, users=users)
+        client = await BareClient.dial(server.port, tls=context_of(files))
+        answer = await client.ask(HelloRequest(group="test", as_node=as_node))
+        assert answer.code is Code.SUCCESS
+        assert principals(server) == {found}
+        client.close()
+    finally:
+        await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("users", "as_node", "said"),
+    [
+        (("alice", "bob"), "", "for the users 'alice', 'bob', and a client is one user"),
+        (("",), "", "user '': use 1 to 127"),
+        (("al%20ice",), "", "user 'al%20ice': use 1 to 127"),
+        (("..",), "", r"user '..': use 1 to 127"),
+        (("a" * 128,), "", "use 1 to 127"),
+        (("alice",), "n1", "n1 needs a certificate with the URI dledger://node/n1"),
+        ((), "n7", "'n7' is not a member"),
+    ],
+)
+async def test_a_client_of_an_improper_name_is_refused_with_the_reason(
+    tmp_path: Path,
+    issue: Issue,
+    caplog: pytest.LogCaptureFixture,
+    users: tuple[str, ...],
+    as_node: str,
+    said: str,
+) -> None:
+    authority = trustme.CA()
+    server = node(tmp_path, issue(authority=authority))
+    await server.start()
+    try:
+        files = issue(authority=authority, nodes=(), users=users)
+        client = await BareClient.dial(server.port, tls=context_of(files))
+        answer = await client.ask(HelloRequest(group="test", as_node=as_node))
+        assert answer.code in (Code.ACCESS_DENIED, Code.UNKNOWN_MEMBER)
+        assert said in answer.message
+        await asyncio.wait_for(client.closed.wait(), 20)
+        assert principals(server) == set()
+        assert '"event": "authenticate"' in caplog.text
+    finally:
+        await server.stop()
+
+
 async def test_a_node_that_its_certificate_does_not_name_is_not_talked_to(
     tmp_path: Path, issue: Issue
 ) -> None:
@@ -113,12 +187,23 @@ async def test_a_node_without_a_certificate_of_its_own_does_not_start(
     assert not (tmp_path / "n0").exists()
 
 
-async def test_a_node_hears_the_status_of_another(play: Callable[..., Any], issue: Issue) -> None:
+@pytest.mark.parametrize("by", ["a certificate", "the secret"])
+async def test_a_node_that_asks_as_a_client_does_proves_that_it_is_one(
+    play: Callable[..., Any], issue: Issue, tmp_path: Path, monkeypatch: Any, by: str
+) -> None:
     """Nodes ask one another as clients do: retention needs to know what the leader has."""
-    async with play(**issue()) as group:
+    create_secret(tmp_path / "secret")
+    settings = issue() if by == "a certificate" else {"secret_file": str(tmp_path / "secret")}
+    async with play(**settings) as group:
         leader, follower = await group.leader(), await group.follower()
+        found: list[str] = []
+        sessions = leader.parts.router.port_sessions
+        monkeypatch.setattr(
+            sessions._context.status, "values", lambda: found.extend(principals(leader)) or {}
+        )
         status = await follower.parts.peers.status_of(leader.node.node_id)
         assert (status["node_id"], status["role"]) == (leader.node.node_id, "LEADER")
+        assert f"Node:{follower.node.node_id}" in found
 
 
 def test_only_uris_of_nodes_name_nodes() -> None:

@@ -178,7 +178,7 @@ async def test_a_node_that_closes_its_port_does_not_take_its_peers_for_lost(grou
     node = await group.follower()
     lost = list[NodeId]()
     node.parts.ready_loop.peer_lost = lost.append
-    assert any(node.parts.router._sessions._peer_connections.values())
+    assert any(node.parts.router.port_sessions._peer_connections.values())
     await group.stop(node.node.node_id)
-    assert not any(node.parts.router._sessions._peer_connections.values())
+    assert not any(node.parts.router.port_sessions._peer_connections.values())
     assert lost == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from trimming import SMALL, awake, equal, trimmed, write
 from dledger.config import NodeConfig
 from dledger.errors import ConfigError, StorageError
 from dledger.net.secret import Secret, Side, create_secret
+from dledger.node.maintenance.exposure import AGAIN_MS, Exposure
 from dledger.node.peers.membership_secret import with_secret
 from dledger.node.peers.secret_enforcement import SECRET_FILE
 from dledger.protocol.messages.catalog_commands import EnforceSecret
@@ -330,9 +332,52 @@ def test_a_new_node_that_others_can_reach_wants_a_secret_or_certificates(
         ConfigError, match=r"(10\.1\.2\.3:7003|0\.0\.0\.0) is reached from other .*--secret-file"
     ):
         with_secret(config(tmp_path, **fields), addresses)
-    named = config(tmp_path, secret_file="/etc/secret", **fields)
+    named = config(tmp_path, secret_file="/etc/secret", clients_prove=True, **fields)
     assert with_secret(named, addresses) is named
     (tmp_path / "n0").mkdir()
     (tmp_path / "n0" / "state").touch()  # it was there before secrets were
     assert with_secret(config(tmp_path, **fields), addresses).secret_file == ""
     assert "goes on without a secret, as it did before" in caplog.text
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "node.example"])
+@pytest.mark.parametrize("others", [{}, {NodeId("n1"): "10.1.2.3:2"}])
+def test_a_new_node_is_told_to_let_in_anybody_or_does_not(
+    tmp_path: Path, host: str, others: dict[NodeId, str], issue: Any
+) -> None:
+    addresses = {NodeId("n0"): "10.1.2.3:1", **others}
+    secret: Any = {"host": host, "secret_file": "/etc/secret"}
+    said = f"{host} is reached from other machines, and nothing tells clients .*insecure=true"
+    with pytest.raises(ConfigError, match=said):
+        with_secret(config(tmp_path, **secret), addresses)
+    for more in ({"insecure": True}, {"clients_prove": True}, issue()):
+        safe = config(tmp_path, **secret, **more)
+        assert with_secret(safe, addresses) is safe
+    for loopback in ("127.0.0.1", "::1", "localhost"):
+        safe = config(tmp_path, **{**secret, "host": loopback})
+        assert with_secret(safe, addresses) is safe
+    (tmp_path / "n0").mkdir()
+    (tmp_path / "n0" / "state").touch()  # it has listened there before
+    older = config(tmp_path, **secret)
+    assert with_secret(older, addresses) is older
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_told"),
+    [
+        ({"host": "0.0.0.0"}, True),
+        ({"host": "0.0.0.0", "insecure": True}, True),
+        ({"host": "127.0.0.1", "insecure": True}, False),
+        ({"host": "0.0.0.0", "clients_prove": True, "secret_file": "/etc/secret"}, False),
+    ],
+)
+async def test_an_exposed_node_says_so_at_its_start_and_each_hour(
+    play: Play, caplog: pytest.LogCaptureFixture, settings: dict[str, Any], is_told: bool
+) -> None:
+    async with play(1) as group:
+        context = (await group.leader()).parts.context
+        node = replace(context.node, **settings)
+        exposure = Exposure(replace(context, node=node))
+        for now_ms in (5, 100, AGAIN_MS, AGAIN_MS + 5, AGAIN_MS + 100):
+            exposure.tick(now_ms)
+        assert caplog.text.count("whoever connects may read, write and delete") == 2 * is_told

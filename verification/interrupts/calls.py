@@ -61,6 +61,7 @@ OTHERS: Final[dict[str, tuple[Call, type]]] = {
     "quotas": (lambda client, info: client.quotas(), dict),
     "set_quotas": (lambda client, info: client.set_quotas("User:no-one", {"requests": 5}), dict),
     "remove_quotas": (lambda client, info: client.remove_quotas("User:no-one"), dict),
+    "users": (lambda client, info: client.users(), list),
     "status": (lambda client, info: client.status(), dict),
 }
 """Name -> the call, and the type of its answer: an answer of another call has another type."""
@@ -70,5 +71,10 @@ LEFT_OUT: Final = {
     "admit": "it changes who the group's members are",
     "consumer": "what it gives has calls of its own: tests/client/test_consumer_interrupts.py",
     "enforce_secret": "it changes who may use the group, for all calls to come",
+    "add_user": "it changes who may use the group",
+    "rotate_user": "it changes who may use the group",
+    "remove_user": "it changes who may use the group",
+    "issue_token": "it changes who may use the group",
+    "revoke_token": "it changes who may use the group",
 }
 """Public calls that are not made, and why."""

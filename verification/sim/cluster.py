@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from traceback import extract_tb
 from typing import Any, Final
 
 from dledger.errors import ConfigError, CorruptStore, StorageError
+from dledger.net.connections.tls import Shown
 from dledger.node.context import NodeContext
 from dledger.node.node import NodeServer
 from dledger.node.peers.handshake import Gate
@@ -224,11 +225,11 @@ class Node:
             loop.after_callback = self.world.watch.observer(self.name)
 
     def _greeted(
-        self, gate: Gate, hello: HelloRequest, certified: Set[str] | None = None
+        self, gate: Gate, hello: HelloRequest, shown: Shown | None = None
     ) -> HelloResponse:
         """The answer to a hello, looked at. Later messages of peers have the group's id too, so
         that a hello that is taken from another group need not have an effect by itself."""
-        answer, own = Gate.answer(gate, hello, certified), gate.known().group_id
+        answer, own = Gate.answer(gate, hello, shown), gate.known().group_id
         if answer.code is not Code.SUCCESS:
             return answer
         if own and hello.group_id and own != hello.group_id:

@@ -10,6 +10,7 @@ applied, and logs that hold refused commands mean what they meant.
 from __future__ import annotations
 
 from dledger.catalog.access.quotas import malformed_quotas
+from dledger.catalog.access.users import malformed_user
 from dledger.catalog.clients.group_members import malformed_join
 from dledger.catalog.clients.transactions import malformed_commit, malformed_stage
 from dledger.catalog.results import CommandResult
@@ -36,6 +37,7 @@ from dledger.protocol.messages.catalog_commands import (
     OpenStage,
 )
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.user_commands import IssueToken, RemoveUser, SetUser
 
 
 def malformed(command: Command) -> CommandResult | None:
@@ -56,6 +58,8 @@ def malformed(command: Command) -> CommandResult | None:
             text = malformed_quotas(command)
         case CommitOffsets() | CommitProgress() | CommitConsumed() | HoldRetention():
             text = _wrong_name("consumer group", command.consumer_group)
+        case SetUser() | RemoveUser() | IssueToken():
+            text = malformed_user(command)
     return CommandResult(Code.MALFORMED, text) if text else None
 
 
@@ -80,4 +84,6 @@ def refused(catalog: CatalogState, command: Command) -> CommandResult | None:
             return catalog.consumer_groups.no_partition(command)
         case DeleteGroup():
             return catalog.consumer_groups.in_use(command.consumer_group)
+        case SetUser() | RemoveUser() | IssueToken():
+            return catalog.users.refusal(command)
     return None

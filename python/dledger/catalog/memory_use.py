@@ -24,6 +24,7 @@ from dledger.protocol.messages.catalog_commands import (
     JoinGroup,
     OpenStage,
 )
+from dledger.protocol.messages.user_commands import IssueToken, SetUser
 
 TOPIC: Final = 1200
 PARTITION: Final = 600
@@ -43,6 +44,8 @@ SPAN: Final = 300
 RETIRED: Final = 200
 QUOTAS: Final = 800
 """Of a principal."""
+USER: Final = 900
+"""Or a token."""
 
 
 def weigh(catalog: CatalogState) -> int:
@@ -66,6 +69,7 @@ def weigh(catalog: CatalogState) -> int:
     total += QUOTAS * len(catalog.quotas.by_entity)
     writers = catalog.transactions.writers
     total += TRACE * len(writers.traces)
+    total += USER * (len(catalog.users.by_name) + len(catalog.users.tokens))
     for writer in writers.by_name.values():
         total += WRITER + SPAN * sum(map(len, writer.offsets.values()))
     return total
@@ -105,6 +109,8 @@ def growth(catalog: CatalogState, command: Command) -> int:
             return len(command.schema)
         case AlterQuotas():
             return 0 if command.entity in catalog.quotas.by_entity else QUOTAS
+        case SetUser() | IssueToken():
+            return USER
     return 0
 
 

@@ -21,6 +21,7 @@ from dataclasses import astuple
 from typing import Any, Final
 
 from dledger.catalog.access.quotas import QuotaState
+from dledger.catalog.access.users import Users
 from dledger.catalog.clients.consumer_groups import ConsumerGroup, Groups
 from dledger.catalog.clients.group_members import GroupMembership, Member, PartitionOwner
 from dledger.catalog.clients.producers import WINDOW, Producers, ProducerState, ResultWindow
@@ -93,6 +94,8 @@ def encode(catalog: CatalogState) -> bytes:
         meta["queues"] = catalog.queues.encode()
     if catalog.quotas:
         meta["quotas"] = catalog.quotas.image()
+    if catalog.users:
+        meta["users"] = catalog.users.encode()
     text = json.dumps(meta, separators=(",", ":"), sort_keys=True).encode()
     blob = b"".join(packed)
     whole = b"".join((PREFIX.pack(MAGIC, len(text), len(blob)), text, blob))
@@ -258,6 +261,8 @@ def decode(data: bytes, catalog: CatalogState, tables: TableFactory) -> None:
     if "queues" in meta:
         catalog.queues = Queues.decode(meta["queues"])
     catalog.quotas = QuotaState.of_image(meta.get("quotas", []))
+    if "users" in meta:
+        catalog.users = Users.decode(meta["users"])
     _decode_topics(meta, packed, catalog, tables)
     _decode_groups(meta["groups"], catalog.consumer_groups)
     _decode_memberships(meta.get("memberships", []), catalog.consumer_groups)

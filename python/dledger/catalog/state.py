@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from dledger.catalog.access.quotas import QuotaState
+from dledger.catalog.access.users import Users
 from dledger.catalog.clients.consumer_groups import Groups
 from dledger.catalog.clients.producers import Producers
 from dledger.catalog.clients.transactions import Transactions
@@ -52,6 +53,7 @@ class CatalogState:
         self.consumer_groups = Groups(self.topics_state, self.partition_at)
         self.queues = Queues()
         self.quotas = QuotaState()
+        self.users = Users()
         self._dropped: list[tuple[int, str]] = []
 
     def _no_partition(self, topic_id: int, number: int) -> str:
@@ -167,7 +169,11 @@ class CatalogState:
         nothing waits."""
         times = [
             at
-            for at in (self.transactions.next_expiry_ms(), self.producers.next_expiry_ms)
+            for at in (
+                self.transactions.next_expiry_ms(),
+                self.producers.next_expiry_ms,
+                self.users.next_expiry_ms(),
+            )
             if at is not None
         ]
         return min(times, default=None)

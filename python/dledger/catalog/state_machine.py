@@ -47,6 +47,7 @@ from dledger.protocol.messages.catalog_commands import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry_runs import EntryRun
+from dledger.protocol.messages.user_commands import IssueToken, RemoveUser, SetUser
 from dledger.records.body.header import BodyHeader, BodyKind
 from dledger.types import Index
 
@@ -250,7 +251,14 @@ class Catalog(CatalogState):
                 return CommandResult(_SUCCESS)
             case AlterQuotas():
                 return self.quotas.alter(command)
+            case SetUser():
+                return self.users.set(command, self.clock_ms)
+            case RemoveUser():
+                return self.users.remove(command)
+            case IssueToken():
+                return self.users.issue(command, self.clock_ms)
             case Expire():
+                self.users.expire(self.clock_ms)
                 self.transactions.expire(self.clock_ms)
                 self.producers.expire(index, self.clock_ms)
                 return CommandResult(_SUCCESS)

@@ -31,7 +31,11 @@ TLS_VARIABLES: Final = {
     "tls_certificate": "DLEDGER_TLS_CERTIFICATE",
     "tls_key": "DLEDGER_TLS_KEY",
 }
-FILE_VARIABLES: Final = {**TLS_VARIABLES, "secret_file": "DLEDGER_SECRET_FILE"}
+FILE_VARIABLES: Final = {
+    **TLS_VARIABLES,
+    "secret_file": "DLEDGER_SECRET_FILE",
+    "credentials": "DLEDGER_CREDENTIALS",
+}
 
 CONTEXT: Final = "dledger.context"
 """Of click's ``Context.meta``: the `Context` that a command goes to, where it goes to one."""

@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from dledger.cli.access.quotas import quotas
+from dledger.cli.access.users import users
 from dledger.cli.commands import CommandGroup
 from dledger.cli.common import Interrupted
 from dledger.cli.console import console
@@ -102,7 +103,8 @@ def main() -> None:
 
 _COMMANDS: Final = (
     serve, stop, status, console, topics, append, tail, get_offsets, groups, transfer, admit,
-    secret, quotas, verify, dump, reset_term, bench, rocketmq, export, import_, context, completion,
+    secret, users, quotas, verify, dump, reset_term, bench, rocketmq, export, import_, context,
+    completion,
 )  # fmt: skip
 for _command in _COMMANDS:
     main.add_command(_command)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         MemberState,
         PartitionState,
     )
+    from dledger.client.protocol.operations.users import TokenState, UserState
     from dledger.client.protocol.results import (
         Appended,
         Committed,
@@ -65,8 +66,10 @@ __getattr__, __dir__ = lazy_names(
         "RecordFuture": "dledger.client.blocking.waiting",
         "Span": "dledger.client.protocol.results",
         "Stage": "dledger.client.blocking.staging",
+        "TokenState": "dledger.client.protocol.operations.users",
         "TopicPartition": "dledger.client.protocol.consuming.settings",
         "Transaction": "dledger.client.blocking.staging",
+        "UserState": "dledger.client.protocol.operations.users",
     },
 )
 
@@ -96,6 +99,8 @@ __all__ = [
     "RecordFuture",
     "Span",
     "Stage",
+    "TokenState",
     "TopicPartition",
     "Transaction",
+    "UserState",
 ]

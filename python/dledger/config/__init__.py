@@ -1,9 +1,10 @@
 """Settings, in two kinds: those that must be equal on every node of a group, and those of each
 node."""
 
+from dledger.config.credentials import Credentials
 from dledger.config.names import (
+    check_absolute,
     check_name,
-    check_secret_file,
     nearest,
     split_setting,
     split_settings,
@@ -25,11 +26,12 @@ __all__ = [
     "MIB",
     "NOTHING_ACCEPTED",
     "ClientConfig",
+    "Credentials",
     "GroupConfig",
     "NodeConfig",
     "Tls",
+    "check_absolute",
     "check_name",
-    "check_secret_file",
     "format_peers",
     "from_settings",
     "nearest",

@@ -26,12 +26,12 @@ def check_name(what: str, name: str) -> str:
     return name
 
 
-def check_secret_file(path: str) -> str:
-    """Raises `ConfigError` for a relative path: other processes read the file, from other
+def check_absolute(setting: str, path: str) -> str:
+    """Raises `ConfigError` for a relative path of a file: other processes read it, from other
     directories."""
     if path and not Path(path).is_absolute():
         raise ConfigError(
-            f"secret_file {path!r}: give an absolute path; programs read it from other directories"
+            f"{setting} {path!r}: give an absolute path; programs read it from other directories"
         )
     return path
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from dledger.config.names import check_name, check_secret_file, nearest
+from dledger.config.credentials import Credentials
+from dledger.config.names import check_absolute, check_name, nearest
 from dledger.config.tls import Tls, tls_files
 from dledger.errors import ConfigError, UnknownOption
 from dledger.logs.formats import FORMATS, LEVELS
@@ -131,8 +132,11 @@ class NodeConfig:
     directory: Path
     """Holds this node's files, and no other's."""
     host: str = "127.0.0.1"
-    """Where it listens. Loopback unless told otherwise: without ``tls_ca`` there is no
-    authentication."""
+    """Where it listens. Loopback unless told otherwise. Beyond it, clients must be known: by
+    ``tls_ca``, or by ``clients_prove``."""
+    insecure: bool = False
+    """It may listen beyond loopback although nothing tells its clients from strangers. A warning
+    says so at each start and each hour."""
     port: int = 0
     """0: any free one, printed and written to the store."""
     unix_group_reads: bool = False
@@ -227,6 +231,9 @@ class NodeConfig:
     """PEM file with this node's own certificate, for the host that others reach it by."""
     tls_key: str = ""
     """PEM file with its private key, without a passphrase."""
+    tls_crl: str = ""
+    """PEM file with the authority's lists of certificates that it has revoked (CRL): no node or
+    client that shows one of these is taken, and nobody once a list is out of date."""
     metrics_port: int = -1
     """Port of metrics and health over HTTP: ``/metrics``, ``/livez``, ``/readyz``. 0: any free one,
     which the status has. -1: none. The nodes of a path have this port and those behind it."""
@@ -239,10 +246,10 @@ class NodeConfig:
             raise ConfigError(
                 f"metrics_port {self.metrics_port}: a port, 0 for any free one, or -1 for none"
             )
-        check_secret_file(self.secret_file)
+        check_absolute("secret_file", self.secret_file)
         if self.clients_prove and not self.secret_file:
             raise ConfigError("clients_prove without secret_file: which secret is it?")
-        tls_files(self.tls_ca, self.tls_certificate, self.tls_key)
+        tls_files(self.tls_ca, self.tls_certificate, self.tls_key, crl=self.tls_crl)
         if self.flush not in {"sync", "async"}:
             raise ConfigError(f"flush {self.flush!r}: write 'sync' or 'async'")
         if not 0 < self.disk_warn_ratio <= self.disk_full_ratio <= 1:
@@ -280,7 +287,7 @@ class NodeConfig:
 
     @property
     def tls(self) -> Tls | None:
-        return tls_files(self.tls_ca, self.tls_certificate, self.tls_key)
+        return tls_files(self.tls_ca, self.tls_certificate, self.tls_key, crl=self.tls_crl)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,23 +319,40 @@ class ClientConfig:
     absolute path. Programs of the Unix user and machine that the group of a path belongs to find it
     without this; others, Spark's tasks on other hosts among them, read it from the same path on
     every host."""
+    credentials: str | Credentials = ""
+    """File with a user's name and password, or a token, as two lines ``user=alice`` and
+    ``password=...`` or as one with the token; absolute path, readable for this user alone. It is
+    read again for each connection. Only under TLS, which then needs ``tls_ca`` alone. Spark's tasks
+    get what the driver reads there."""
     tls_ca: str = ""
     """PEM file with the authority's certificates, for a group that wants TLS. Given with the other
-    two; Spark's tasks read them too, so they are at the same path on every host."""
+    two, or with ``credentials``; Spark's tasks read them too, so they are at the same path on every
+    host."""
     tls_certificate: str = ""
     """PEM file with the client's own certificate."""
     tls_key: str = ""
     """PEM file with its private key, without a passphrase."""
 
     def __post_init__(self) -> None:
-        check_secret_file(self.secret_file)
-        tls_files(self.tls_ca, self.tls_certificate, self.tls_key)
+        check_absolute("secret_file", self.secret_file)
+        if self.tls is None and self.credentials:
+            raise ConfigError(
+                "credentials without tls_ca: a password or token goes over TLS alone; name the PEM "
+                "file of the authority that signed the nodes' certificates as tls_ca"
+            )
+        if isinstance(self.credentials, str):
+            check_absolute("credentials", self.credentials)
         if self.compression not in {"none", "lz4", "zstd"}:
             raise ConfigError(f"compression {self.compression!r}: write 'none', 'lz4' or 'zstd'")
 
     @property
     def tls(self) -> Tls | None:
-        return tls_files(self.tls_ca, self.tls_certificate, self.tls_key)
+        return tls_files(
+            self.tls_ca,
+            self.tls_certificate,
+            self.tls_key,
+            ca_suffices=bool(self.credentials),
+        )
 
 
 def from_settings(cls: type[T], settings: dict[str, Any]) -> T:

@@ -15,27 +15,37 @@ class Tls:
     ca: str
     """The trusted authority: certificates that it signed are those of all nodes and clients."""
     certificate: str
+    """Empty, like ``key``, for a client that shows none."""
     key: str
+    crl: str = ""
+    """Lists of certificates that were revoked; empty: there are none."""
 
 
-def tls_files(ca: str, certificate: str, key: str) -> Tls | None:
-    """All three, or None where none is given.
+def tls_files(
+    ca: str, certificate: str, key: str, *, crl: str = "", ca_suffices: bool = False
+) -> Tls | None:
+    """All three, or None where none is given. ``ca_suffices``: of a client that proves otherwise
+    who it is.
 
     Raises:
         ConfigError: some are missing, or a path is relative.
     """
     files = {"tls_ca": ca, "tls_certificate": certificate, "tls_key": key}
     given = [name for name, path in files.items() if path]
+    if not given and crl:
+        raise ConfigError(f"tls_crl {crl!r} without {', '.join(files)}: TLS here needs all of them")
     if not given:
         return None
-    if missing := [name for name in files if name not in given]:
+    missing = [name for name in files if name not in given]
+    if missing and not (ca_suffices and given == ["tls_ca"]):
         raise ConfigError(
-            f"{' and '.join(given)} without {' and '.join(missing)}: TLS here needs all three"
+            f"{' and '.join(given)} without {' and '.join(missing)}: TLS here needs all three, and "
+            "of a client with credentials tls_ca alone"
         )
-    for name, path in files.items():
-        if not Path(path).is_absolute():
+    for name, path in {**files, "tls_crl": crl}.items():
+        if path and not Path(path).is_absolute():
             raise ConfigError(
                 f"{name} {path!r}: give an absolute path; other processes read it from other "
                 f"directories"
             )
-    return Tls(ca, certificate, key)
+    return Tls(ca, certificate, key, crl)

@@ -14,10 +14,11 @@ import os
 import secrets
 import stat
 from enum import Enum
-from functools import partial
 from pathlib import Path
 from typing import Final
 
+from dledger.config import Credentials
+from dledger.config.credentials import parse_credentials
 from dledger.errors import ConfigError
 from dledger.interrupts import suppressed, told_as
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
@@ -35,6 +36,27 @@ class Side(Enum):
     ACCEPTS = "accepts"
 
 
+def said(
+    by: str, hello: HelloRequest, answer: HelloResponse, nonce: bytes | None = None
+) -> tuple[str | int | bytes, ...]:
+    """What tells a connection from any other one, for a proof ``by`` one side or exchange; the rest
+    as in `Secret.proof`."""
+    return (
+        "dledger hello",
+        hello.version,
+        by,
+        "node" if hello.node_id else "client",
+        hello.group,
+        hello.node_id,
+        hello.group_id,
+        hello.nonce,
+        answer.group,
+        answer.node_id,
+        answer.group_id,
+        answer.nonce if nonce is None else nonce,
+    )
+
+
 class Secret:
     """The content of a secret file."""
 
@@ -47,23 +69,8 @@ class Secret:
     ) -> bytes:
         """The proof of the given side. ``nonce``: the one of ``answer``, where that is still to be
         made with it."""
-        role = "node" if hello.node_id else "client"
-        said = (
-            "dledger hello",
-            hello.version,
-            side.value,
-            role,
-            hello.group,
-            hello.node_id,
-            hello.group_id,
-            hello.nonce,
-            answer.group,
-            answer.node_id,
-            answer.group_id,
-            answer.nonce if nonce is None else nonce,
-        )
         made = self._begun.copy()
-        made.update(pack(said))
+        made.update(pack(said(side.value, hello, answer, nonce)))
         return made.digest()
 
     def token(self, purpose: str) -> str:
@@ -88,15 +95,9 @@ def read_secret(path: str | os.PathLike[str], owner: int | None = None) -> Secre
             the way out.
     """
     where = Path(path)
-    owner = os.geteuid() if owner is None else owner
-    _refuse_strange_link(where, owner)
-    with told_as(partial(_not_opened, where), OSError):
-        descriptor = os.open(where, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        _refuse_strange_file(where, os.fstat(descriptor), owner)
-        key = os.read(descriptor, MOST + 1).strip()
-    finally:
-        os.close(descriptor)
+    key = _read_private(
+        "secret file", where, owner, f"make one with 'dledger secret create {where}'"
+    )
     if not LEAST <= len(key) <= MOST:
         found = "is empty" if not key else f"has {len(key)} bytes"
         raise ConfigError(
@@ -106,35 +107,62 @@ def read_secret(path: str | os.PathLike[str], owner: int | None = None) -> Secre
     return Secret(key)
 
 
-def _not_opened(where: Path, error: OSError) -> ConfigError:
-    is_missing = isinstance(error, FileNotFoundError)
-    way_out = f": make one with 'dledger secret create {where}'" if is_missing else ""
-    return ConfigError(f"secret file {where}: {error.strerror}{way_out}")
+def read_credentials(path: str | os.PathLike[str]) -> Credentials:
+    """The credentials in a file that this user alone can read.
+
+    Raises:
+        ConfigError: as `read_secret`, or they are none.
+    """
+    where = Path(path)
+    text = _read_private("credentials file", where, None, "")
+    try:
+        return parse_credentials(text.decode(), str(where))
+    except UnicodeDecodeError:
+        raise ConfigError(f"credentials file {where} is not UTF-8") from None
 
 
-def _refuse_strange_link(where: Path, owner: int) -> None:
+def _read_private(what: str, where: Path, owner: int | None, if_missing: str) -> bytes:
+    """The content of a file that ``owner`` alone can read, this user unless given; at most one byte
+    more than `MOST`."""
+    owner = os.geteuid() if owner is None else owner
+
+    def not_opened(error: OSError) -> ConfigError:
+        hint = f": {if_missing}" if if_missing and isinstance(error, FileNotFoundError) else ""
+        return ConfigError(f"{what} {where}: {error.strerror}{hint}")
+
+    _refuse_strange_link(what, where, owner)
+    with told_as(not_opened, OSError):
+        descriptor = os.open(where, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        _refuse_strange_file(what, where, os.fstat(descriptor), owner)
+        return os.read(descriptor, MOST + 1).strip()
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_strange_link(what: str, where: Path, owner: int) -> None:
     status = None
     with suppressed():  # opening it says why
         status = where.lstat()
     if status is not None and stat.S_ISLNK(status.st_mode) and status.st_uid not in (owner, 0):
         raise ConfigError(
-            f"secret file {where} is a symbolic link of user {status.st_uid}, who may let it "
+            f"{what} {where} is a symbolic link of user {status.st_uid}, who may let it "
             "point elsewhere: name the file itself"
         )
 
 
-def _refuse_strange_file(where: Path, status: os.stat_result, owner: int) -> None:
+def _refuse_strange_file(what: str, where: Path, status: os.stat_result, owner: int) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise ConfigError(f"secret file {where} is no regular file")
+        raise ConfigError(f"{what} {where} is no regular file")
     if status.st_uid != owner:
         raise ConfigError(
-            f"secret file {where} belongs to user {status.st_uid}, not to user {owner}: run this "
+            f"{what} {where} belongs to user {status.st_uid}, not to user {owner}: run this "
             f"as that user, or 'chown {owner} {where}'"
         )
     if status.st_mode & 0o077:
         mode = stat.S_IMODE(status.st_mode)
         raise ConfigError(
-            f"secret file {where} may be used by others (mode {mode:04o}), so it is no secret: "
+            f"{what} {where} may be used by others (mode {mode:04o}), so it is no secret: "
             f"make a new one, or 'chmod 600 {where}' if nobody has read it"
         )
 

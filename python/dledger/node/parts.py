@@ -17,6 +17,7 @@ from dledger.node.handlers.request_router import RequestHandlers, RequestRouter
 from dledger.node.maintenance.clock_check import ClockCheck
 from dledger.node.maintenance.disk_watch import DiskWatch
 from dledger.node.maintenance.expiry import Expiry
+from dledger.node.maintenance.exposure import Exposure
 from dledger.node.maintenance.idle_timeout import IdleTimeout
 from dledger.node.maintenance.maintenance import Maintenance
 from dledger.node.maintenance.retention import Retention
@@ -82,6 +83,15 @@ class NodeParts:
             application=self.application,
         )
         self.router = RequestRouter(context, self.gate, handlers=handlers)
+        logins = self.gate.logins
+        logins.users = lambda: context.catalog.users
+        logins.now_ms = self.proposals.clocks.now_ms
+        logins.is_current = self._is_current
+
+    def _is_current(self) -> bool:
+        """Whether the catalog has all that is known to be committed."""
+        raft, applied = self.ready_loop.raft, self.context.catalog.applied_index
+        return raft.leader_id is not None and applied >= raft.committed_index
 
     def _make_maintenance(self, context: NodeContext) -> None:
         clocks = self.proposals.clocks
@@ -105,6 +115,8 @@ class NodeParts:
                 self.retention,
                 context.audit,
                 self.idle_timeout,
+                self.router.port_sessions,
+                Exposure(context),
             ),
         )
 

@@ -37,6 +37,7 @@ def context() -> None:
     help="host:port,host:port of running nodes, or the directory of an embedded group.",
 )
 @click.option("--secret-file", type=PATH, help="Secret of a group that asks clients for it.")
+@click.option("--credentials", type=PATH, help="A user's name and password, or a token.")
 @click.option("--tls-ca", type=PATH, help="Certificates of the authority, as PEM.")
 @click.option("--tls-certificate", type=PATH, help="This side's certificate, as PEM.")
 @click.option("--tls-key", type=PATH, help="Its private key, as PEM.")

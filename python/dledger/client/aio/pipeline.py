@@ -24,7 +24,7 @@ from dledger.errors import (
 )
 from dledger.net import Connection, Handlers, connect
 from dledger.net.connections.blocking import Lost
-from dledger.net.connections.handshake import Greeting
+from dledger.net.connections.handshake import Greeting, LoginRefused
 from dledger.net.connections.patience import ThrottlePause
 from dledger.net.connections.tls import CertificateRefused
 from dledger.protocol.messages.client import AppendResponse, MetadataRequest
@@ -191,7 +191,9 @@ class Pipeline:
                 await self._hello
         except (AccessDenied, ConfigError) as error:
             self._drop()
-            if isinstance(error, CertificateRefused) and not routes.is_refused(address):
+            if isinstance(error, CertificateRefused | LoginRefused) and not routes.is_refused(
+                address
+            ):
                 routes.failed(address)
                 raise Unavailable(str(error)) from None
             raise

@@ -10,6 +10,7 @@ from dledger.client.protocol.client_state import LIMITS, PROBE, ClientState, Ope
 from dledger.client.protocol.routing import Call, Probe, Wait
 from dledger.errors import DLedgerError, Unavailable, WrongGroup
 from dledger.net.connections.blocking import Lost
+from dledger.net.connections.handshake import LoginRefused
 from dledger.net.connections.rpc import Rpc
 from dledger.net.connections.tls import CertificateRefused
 
@@ -99,6 +100,7 @@ class AsyncTransport:
                 ours was ever seen.
             CertificateRefused: at this and every other address one side does not take the other's
                 certificate.
+            LoginRefused: this and every other node refuse the user.
             ForkedClient: the connections are those of the process that forked this one.
         """
         forks.check_born_here(self._born, "the AsyncClient")
@@ -113,7 +115,7 @@ class AsyncTransport:
         try:
             timeout_s = self._core.config.connect_timeout_ms / 1000
             rpc = await Rpc.open(address, self._core.greeting(), LIMITS, timeout_s, self._core.tls)
-        except (WrongGroup, CertificateRefused) as error:
+        except (WrongGroup, CertificateRefused, LoginRefused) as error:
             raise self._core.refusal(address, error) from None
         rpc.pause.on_notice = self._core.throttled
         self._core.routes.welcomed(rpc.welcome)

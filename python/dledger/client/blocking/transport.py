@@ -16,6 +16,7 @@ from dledger.client.protocol.session import ProducerSession
 from dledger.errors import DLedgerError, Unavailable, WrongGroup
 from dledger.interrupts import is_interrupt
 from dledger.net.connections.blocking import BlockingConnection, Lost
+from dledger.net.connections.handshake import LoginRefused
 from dledger.net.connections.tls import CertificateRefused
 
 
@@ -163,6 +164,7 @@ class BlockingTransport:
                 ours was ever seen.
             CertificateRefused: at this and every other address one side does not take the other's
                 certificate.
+            LoginRefused: this and every other node refuse the user.
         """
         connection = self._connections.get(address)
         if connection is not None:
@@ -185,7 +187,7 @@ class BlockingTransport:
                 tls=self._core.tls,
                 on_refusal=on_refusal,
             )
-        except (WrongGroup, CertificateRefused) as error:
+        except (WrongGroup, CertificateRefused, LoginRefused) as error:
             raise self._core.refusal(address, error) from None
         connection.pause.on_notice = self._core.throttled
         self._core.routes.welcomed(connection.welcome)

@@ -134,6 +134,12 @@ def _time_ms(value: Any) -> int:
         raise WrongArgument("milliseconds since 1970 UTC (int) or a datetime", value) from None
 
 
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise WrongArgument("a number", value)
+    return value
+
+
 def milliseconds(name: str, value: int | datetime) -> int:
     """As `microseconds`, of times that are milliseconds."""
     return _told(name, _time_ms, value)
@@ -180,6 +186,7 @@ _TIMES: Final = _pairs(_whole, _time, "a dict of partition -> time")
 TAKEN: Final[Mapping[str, Take]] = {
     "str": _text,
     "int": _whole,
+    "float": _number,
     "int | str": _one_of(int, str),
     "bool": _truth,
     "Time": _time,
@@ -211,6 +218,8 @@ TAKEN: Final[Mapping[str, Take]] = {
     "bytes": _one_of(bytes, bytearray, memoryview, named="bytes"),
 }
 """By annotation, without its ``| None``."""
+SECRETS: Final = ("password", "token")
+"""Arguments whose values no error shows."""
 ELSEWHERE: Final = frozenset({
     "Values", "Values | Rows", "Values | None", "Headers | None", "Times | None", "Place", "Any",
     "RowsSum | None", "Batches", "str | float",
@@ -278,6 +287,8 @@ def _mistake(name: str, wrong: WrongArgument) -> ConfigError:
     expected, value = wrong.args
     shown = repr(value)
     shown = shown if len(shown) <= 60 else shown[:60] + "..."
+    if name.endswith(SECRETS):
+        shown = "not shown"
     return ConfigError(
         f"{name} is {shown}, of type {type(value).__name__}: {expected} belongs there"
     )

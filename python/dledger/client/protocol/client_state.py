@@ -11,20 +11,21 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
 from dledger import path_groups
 from dledger.client.protocol.routing import Call, CallPolicy, RetryTimes, Routes
 from dledger.client.protocol.seen_end_offsets import SeenEndOffsets
-from dledger.config import ClientConfig, check_name, from_settings
+from dledger.config import ClientConfig, Credentials, check_name, from_settings
 from dledger.config.log_paths import is_log_path, local_path
 from dledger.environment import REAL, Environment
-from dledger.errors import DLedgerError, Unavailable, WrongGroup
+from dledger.errors import ConfigError, DLedgerError, Unavailable, WrongGroup
 from dledger.net.address import split_addresses
-from dledger.net.connections.handshake import Greeting
+from dledger.net.connections.handshake import Greeting, LoginRefused
 from dledger.net.connections.tls import CertificateRefused, client_context
-from dledger.net.secret import Secret, read_secret
+from dledger.net.secret import Secret, read_credentials, read_secret
 from dledger.net.user_directory import group_secret
 from dledger.protocol.messages.client import MetadataRequest, TopicInfo
 from dledger.protocol.messages.codes import Code
@@ -139,7 +140,13 @@ class ClientState:
             group=self.routes.group, group_id=self.routes.lineage.group_id, takes_notices=True
         )
         strict = bool(self.config.secret_file)
-        return Greeting(own, secret=self._secret, strict=strict, environment=self.environment)
+        return Greeting(
+            own,
+            secret=self._secret,
+            strict=strict,
+            credentials=self._credentials(),
+            environment=self.environment,
+        )
 
     def throttled(self, ms: int) -> None:
         """A node takes no requests of this client for so long."""
@@ -152,11 +159,25 @@ class ClientState:
             else group_secret(answer.group)
         )
 
-    def refusal(self, address: str, error: WrongGroup | CertificateRefused) -> DLedgerError:
+    def _credentials(self) -> Credentials | None:
+        given = self.config.credentials
+        if not given:
+            return None
+        if isinstance(given, str):
+            return read_credentials(given)
+        if given.file:
+            with suppress(ConfigError):  # there is none on this host
+                return read_credentials(given.file)
+        return given
+
+    def refusal(
+        self, address: str, error: WrongGroup | CertificateRefused | LoginRefused
+    ) -> DLedgerError:
         """The exception for a node that is refused, or refuses this side: the error itself where no
         other address is left; else `Unavailable`, for that address alone."""
         routes = self.routes
-        if isinstance(error, CertificateRefused):  # one node's may be wrong, where others' are not
+        # one node's certificate may be wrong, or one node may learn of a user later than others
+        if isinstance(error, CertificateRefused | LoginRefused):
             return error if routes.is_refused(address) else Unavailable(str(error))
         if routes.peers and not routes.is_foreign(address):  # its port was given to another
             return Unavailable(str(error))

@@ -65,7 +65,7 @@ class Routes:
         self._foreign: set[str] = set()
         """Addresses at which another group's node has answered since one of ours did."""
         self._refused: set[str] = set()
-        """Addresses with a certificate refused, on either side, since a node took a connection."""
+        """Addresses with a certificate or user refused since a node took a connection."""
         self.peers: dict[str, str] = {}
         self.leader: str | None = None
         """The leader's address."""
@@ -93,7 +93,8 @@ class Routes:
         return self._foreign.issuperset(self.addresses())
 
     def is_refused(self, address: str) -> bool:
-        """A certificate was refused at ``address``. Whether no address is left where none was."""
+        """A certificate or user was refused at ``address``. Whether no address is left where none
+        was."""
         self._refused.add(address)
         return self._refused.issuperset(self.addresses())
 

@@ -14,7 +14,7 @@ from dledger.net.address import limit_unsent, split_address, tune
 from dledger.net.connections.handlers import Handlers
 from dledger.net.connections.incoming import Incoming
 from dledger.net.connections.outgoing import WRITE_HIGH_BYTES
-from dledger.net.connections.tls import nodes_of, not_opened, users_of
+from dledger.net.connections.tls import Shown, nodes_of, not_opened, shown_by
 from dledger.net.limits.frame_turns import FrameTurns
 from dledger.net.limits.inflow import Inflow
 from dledger.net.limits.outflow import Outflow
@@ -133,11 +133,11 @@ class Connection(Incoming, asyncio.BufferedProtocol):
         return nodes_of(self._transport.get_extra_info("peercert"))
 
     @property
-    def peer_users(self) -> set[str]:
-        """The users that the other side's certificate is for."""
-        if self._transport is None:
-            return set()
-        return users_of(self._transport.get_extra_info("peercert"))
+    def shown(self) -> Shown | None:
+        """What the other side has shown of itself; None without TLS."""
+        if self._transport is None or self._transport.get_extra_info("sslcontext") is None:
+            return None
+        return shown_by(self._transport.get_extra_info("peercert"))
 
     @property
     def outflow(self) -> Outflow[Connection]:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Set
 from dataclasses import replace
 from typing import Any, Final
 
+from dledger.config import Credentials
 from dledger.environment import REAL, Environment
 from dledger.errors import AccessDenied, ConfigError, DLedgerError, Unavailable, WrongGroup
+from dledger.net.scram import ScramError, client_final, client_first, is_node
 from dledger.net.secret import Secret, Side
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import (
@@ -25,7 +27,12 @@ _REFUSALS: Final[dict[Code, type[DLedgerError]]] = {
     Code.UNSUPPORTED: ConfigError,
     Code.ACCESS_DENIED: AccessDenied,
     Code.LEADER_PENDING_FULL: Unavailable,
+    Code.LEADER_NOT_READY: Unavailable,
 }
+
+
+class LoginRefused(AccessDenied):
+    """A node does not take a user, or is none that knows it."""
 
 
 class Greeting:
@@ -39,6 +46,8 @@ class Greeting:
         peer: the node that must be there; empty: any one.
         secret: proved to a node that wants it; that node must prove it first.
         strict: a node that wants no proof, and so gives none, is not taken.
+        credentials: of the user that this side is to be for the node, which must prove that it
+            knows them.
     """
 
     def __init__(
@@ -48,9 +57,12 @@ class Greeting:
         peer: str = "",
         secret: FindSecret | None = None,
         strict: bool = False,
+        credentials: Credentials | None = None,
         environment: Environment = REAL,
     ) -> None:
-        self.hello = replace(own, release=RELEASE, nonce=bytes.fromhex(environment.unique()))
+        nonce = bytes.fromhex(environment.unique())
+        first = b"" if credentials is None else client_first(credentials, nonce)
+        self.hello = replace(own, release=RELEASE, nonce=nonce, authentication=first)
         self.welcome: HelloResponse | None = None
         """The node's description of itself, once it accepts this side."""
         self.proved = False
@@ -59,6 +71,13 @@ class Greeting:
         self._peer = peer
         self._secret = secret
         self._strict = strict
+        self._credentials = credentials
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether `answered` may take some 40 ms, or up to ten times that: as long as a password's
+        work is."""
+        return self._credentials is not None
 
     def answered(self, answer: Any, certified: Set[str] | None = None) -> HelloProof | None:
         """The proof to send next, if any. ``certified``: the nodes that the other side's
@@ -69,16 +88,28 @@ class Greeting:
             ConfigError: it is of a release that does not understand this one.
             Unavailable: it has no place for this connection now.
             AccessDenied: it does not take this side, or has not proved the secret.
+            LoginRefused: as AccessDenied, of a user.
         """
         if not isinstance(answer, HelloResponse):
             raise WrongGroup("is no node of ours")
         if answer.code is not Code.SUCCESS:
+            if self._credentials is not None and answer.code is Code.ACCESS_DENIED:
+                raise LoginRefused(answer.message)
             raise _REFUSALS.get(answer.code, WrongGroup)(answer.message or answer.code.name)
         if self._said is None:
             self._check(answer, certified)
             self._said = answer
+            if self._credentials is not None:
+                return self._log_in(self._credentials, answer)
             if answer.proof_wanted:
                 return self._prove(answer)
+        elif self._credentials is not None and not self.proved:
+            if not is_node(self._credentials, self.hello, self._said, answer.proof):
+                raise LoginRefused(
+                    f"{self._said.node_id} does not know what the password of "
+                    f"{self._credentials.name!r} is checked by: it is no node of the group"
+                )
+            self.proved = True
         if self._strict and not self.proved:
             raise AccessDenied(
                 f"{self._said.node_id} has no secret to prove, and this group's members must"
@@ -99,6 +130,16 @@ class Greeting:
                 f"{', '.join(sorted(certified)) or 'no node'}, has no URI "
                 f"dledger://node/{answer.node_id}"
             )
+
+    def _log_in(self, credentials: Credentials, answer: HelloResponse) -> HelloProof:
+        if not answer.proof_wanted:
+            raise LoginRefused(
+                f"{answer.node_id} asks for no password: it is of a release that knows no users"
+            )
+        try:
+            return HelloProof(proof=client_final(credentials, self.hello, answer))
+        except ScramError as error:
+            raise LoginRefused(f"{answer.node_id}: {error}") from None
 
     def _prove(self, answer: HelloResponse) -> HelloProof:
         secret = self._secret(answer) if self._secret is not None else None

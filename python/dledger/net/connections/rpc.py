@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from dledger.errors import ProtocolError
@@ -56,7 +57,8 @@ class Rpc:
         with greeted(address, tls, rpc.abort):
             while words is not None:
                 answer, _ = await rpc.ask(words, (), timeout_s)
-                words = greeting.answered(answer, rpc._connection.peer_nodes)
+                heard = partial(greeting.answered, answer, rpc._connection.peer_nodes)
+                words = await asyncio.to_thread(heard) if greeting.is_slow else heard()
         assert greeting.welcome is not None
         rpc.welcome = greeting.welcome
         return rpc

@@ -7,6 +7,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from dledger.config import Tls
@@ -47,9 +48,24 @@ def nodes_of(certificate: Mapping[str, Any] | None) -> set[str]:
     return _names_in(certificate, NODE_URI)
 
 
-def users_of(certificate: Mapping[str, Any] | None) -> set[str]:
-    """The users that such a certificate is for: its URIs ``dledger://client/alice``."""
-    return _names_in(certificate, CLIENT_URI)
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the other side of a connection under TLS has shown of itself."""
+
+    has_certificate: bool
+    nodes: frozenset[str] = frozenset()
+    """Those that the certificate is for."""
+    users: frozenset[str] = frozenset()
+    """As `nodes`: its URIs ``dledger://client/alice``."""
+
+
+def shown_by(certificate: Mapping[str, Any] | None) -> Shown:
+    """``certificate``: as `ssl` gives it once it is verified; None where there is none."""
+    return Shown(
+        certificate is not None,
+        frozenset(nodes_of(certificate)),
+        frozenset(_names_in(certificate, CLIENT_URI)),
+    )
 
 
 def _names_in(certificate: Mapping[str, Any] | None, prefix: str) -> set[str]:
@@ -132,6 +148,11 @@ def certificate_refused(
     name = getattr(error, "reason", None)
     if not isinstance(error, ssl.SSLError) or name not in _REFUSALS:
         return None
+    if not tls.certificate:
+        return CertificateRefused(
+            f"{address}: the node wants a certificate, since its group has no users: give this "
+            "side tls_certificate and tls_key"
+        )
     return CertificateRefused(
         f"{address}: the node refuses this side's tls_certificate {tls.certificate!r}, "
         f"{_own_validity(tls)}, since {_REFUSALS[name]}. Have it signed anew by the authority in "
@@ -161,6 +182,8 @@ def expired_certificate(address: str, context: ssl.SSLContext) -> CertificateRef
     """For a node that ends a connection without a word, as it does when it refuses a certificate:
     whether this side's is expired."""
     tls = _files_of(context)
+    if not tls.certificate:
+        return None
     try:
         own = own_certificate(tls)
     # its file is gone or another one by now, which says nothing of the one that was shown
@@ -267,6 +290,9 @@ def handshake_failure(error: OSError) -> tuple[str, bytes]:
 
 
 def _why(error: ssl.SSLError, context: ssl.SSLContext) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _OF_LIST:
+        crl = _files_of(context).crl
+        return f"{_OF_LIST[error.verify_code]} tls_crl {crl!r}: {error.verify_message}"
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"this node does not take its certificate: {error.verify_message} "
@@ -279,6 +305,12 @@ def _why(error: ssl.SSLError, context: ssl.SSLContext) -> str:
     return _NO_HANDSHAKE.get(error.reason, str(error))
 
 
+_OF_LIST: Final = {
+    3: "no certificate is taken, since its authority has no list in",
+    12: "no certificate is taken before there is a newer list in",
+    23: "its certificate was revoked, have a new one signed; it is in",
+}
+"""By OpenSSL's numbers of what a list of revoked certificates says (X509_V_ERR)."""
 _NO_TLS: Final = "it speaks no TLS: give it tls_ca, tls_certificate and tls_key"
 _NO_HANDSHAKE: Final = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate: give it tls_certificate and "
@@ -299,6 +331,12 @@ def _context(protocol: ssl._SSLMethod, tls: Tls) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     with _files(f"tls_ca {tls.ca!r}", "no PEM file of certificates"):
         context.load_verify_locations(tls.ca)
+    if tls.crl:
+        with _files(f"tls_crl {tls.crl!r}", "no PEM file of revoked certificates"):
+            context.load_verify_locations(tls.crl)
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+    if not tls.certificate:
+        return context
     pair = f"tls_certificate {tls.certificate!r} with tls_key {tls.key!r}"
     with _files(pair, "no PEM files of a certificate and its key"):
         context.load_cert_chain(tls.certificate, tls.key, _no_passphrase)

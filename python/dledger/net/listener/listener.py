@@ -86,6 +86,12 @@ class Listener:
         self.host, self.port = self._server.sockets[0].getsockname()[:2]
         self._timer = self._loop.call_later(self._patience.sweep_s, self._sweep)
 
+    def want_certificates(self, always: bool) -> None:
+        """Under TLS: whether a connection without a certificate fails in its handshake, or the
+        owner sees that it has none; of handshakes that begin from now on."""
+        if self._door is not None:
+            self._door.tls.verify_mode = ssl.CERT_REQUIRED if always else ssl.CERT_OPTIONAL
+
     async def close(self) -> None:
         """Accept no more, send the unsent bytes of each connection, close them."""
         if self._timer:

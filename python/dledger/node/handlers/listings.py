@@ -38,6 +38,7 @@ MAX_ROWS: Final = {
     Listing.ENTRIES: 500,
     Listing.MEMBERS: 20,
     Listing.QUOTAS: 200,
+    Listing.USERS: 500,
 }
 """Of one page, so that it fits a frame's header."""
 READ_BYTES: Final = 4 << 20
@@ -75,17 +76,21 @@ class Listings(NodePart):
             send(self._page(*list_members(self._catalog, request.name, request.start, limit)))
         elif request.listing is Listing.QUOTAS:
             send(self._page(*list_quotas(self._catalog, request.start, limit)))
+        elif request.listing is Listing.USERS:
+            rows = self._catalog.users.rows()
+            end = request.start + limit
+            send(self._page(rows[request.start : end], end if end < len(rows) else -1))
         elif request.listing is Listing.COMMITS:
             start = max(request.start, self._store.begin_index)
             commits, following = list_commits(self._catalog, start, limit)
             held = [self._held(Index(index), Index(index + 1)) for index in commits]
-            rows = partial(self._commit_rows, commits, held)
-            self._on_reader(rows, lambda rows: self._page(rows, following), send)
+            read = partial(self._commit_rows, commits, held)
+            self._on_reader(read, lambda rows: self._page(rows, following), send)
         else:
             first = Index(max(request.start, self._store.begin_index))
             end = Index(min(self._catalog.applied_index + 1, first + limit))
-            rows = partial(self._entry_rows, first, end, self._held(first, end))
-            self._on_reader(rows, self._entries, send)
+            read = partial(self._entry_rows, first, end, self._held(first, end))
+            self._on_reader(read, self._entries, send)
 
     def _page(self, rows: Rows, following: int) -> ListResponse:
         return ListResponse(
@@ -184,11 +189,19 @@ def _entry_row(entry: Entry) -> dict[str, Any]:
     if kind == "command":
         command = _command(entry)
         row["command"] = "" if command is None else type(command).__name__
-        row["fields"] = "" if command is None else str(asdict(command))[:TEXT]
+        row["fields"] = "" if command is None else str(_told(command))[:TEXT]
     elif kind in {"data", "staged"}:
         header = decode_header(entry.body)
         row |= {"topic_id": header.topic_id, "partition": header.partition, "records": header.count}
     return row
+
+
+def _told(command: Command) -> dict[str, Any]:
+    """Its fields, but for those by which passwords are checked."""
+    told = asdict(command)
+    for name in ("verifier", "decoy"):
+        told.pop(name, None)
+    return told
 
 
 def _command(entry: Entry) -> Command | None:

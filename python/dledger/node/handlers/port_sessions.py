@@ -7,7 +7,7 @@ and `dledger.node.handlers.request_router` hands it out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -19,6 +19,7 @@ from dledger.net.limits.turns import Pace, Turns
 from dledger.node.access.client_quotas import Budget, ClientQuotas
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.peers.handshake import Gate, Visit
+from dledger.node.peers.logins import Login, LoginPauses
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.types import NodeId, Principal
@@ -27,6 +28,12 @@ HELLOS: Final = 4
 """Hellos that are answered in `HELLOS_S` of clients that must prove a secret: the node proves it to
 each of them first."""
 HELLOS_S: Final = 0.004
+LOOK_MS: Final = 1000
+"""Between two looks at logins, while no user changes."""
+
+
+class LoginOver(ProtocolError):
+    """A connection is closed because its login would be refused by now."""
 
 
 @dataclass(slots=True)
@@ -36,10 +43,16 @@ class PortSession:
     peer: NodeId | None
     """The member that has opened it; None: a client has."""
     principal: Principal
+    login: Login | None = None
+    """Of a user that proved itself by a password or a token."""
     takes_notices: bool = False
     """It knows what a `ThrottleNotice` is."""
     budget: Budget | None = None
     """Its principal's rates at this node; None: it has none."""
+
+
+class PausedLogin:
+    """The context of a connection whose proof has to wait."""
 
 
 class PortSessions(NodePart):
@@ -60,6 +73,10 @@ class PortSessions(NodePart):
             Pace(HELLOS, HELLOS_S), on_wait=Connection.pause_reading, on_done=resume
         )
         """Connections that wait for the answer to their hello."""
+        self._pauses = LoginPauses()
+        self._look_ms = 0
+        """When to look at logins."""
+        context.catalog.users.on_change = self._users_changed
         self._peer_connections: Counter[NodeId] = Counter()
         self._closed = False
         self.used_ms = self._now_ms()
@@ -76,10 +93,12 @@ class PortSessions(NodePart):
         Raises:
             ProtocolError: it does not belong there.
         """
-        visit: Visit | None = connection.context
+        visit: Visit | PausedLogin | None = connection.context
+        if isinstance(visit, PausedLogin):
+            raise ProtocolError(f"{type(message).__name__} before the proof was answered")
         if visit is not None:
             self._proof(connection, request_id, message, visit)
-        elif self._gate.wants_proof(message):
+        elif self._gate.wants_proof(message) or message.authentication:
             self.hellos.ask(
                 connection, partial(self._answer_hello, connection, request_id, message)
             )
@@ -87,7 +106,7 @@ class PortSessions(NodePart):
             self._answer_hello(connection, request_id, message)
 
     def _answer_hello(self, connection: Connection, request_id: int, message: HelloRequest) -> None:
-        answer = self._gate.answer(message, connection.peer_nodes)
+        answer = self._gate.answer(message, connection.shown)
         if answer.proof_wanted:
             connection.context = Visit(message, answer)
             connection.send(answer, request_id)
@@ -96,17 +115,49 @@ class PortSessions(NodePart):
 
     def _proof(self, connection: Connection, request_id: int, message: Any, visit: Visit) -> None:
         if not isinstance(message, HelloProof):
-            raise ProtocolError(f"{type(message).__name__} where a proof of the secret belongs")
-        self._end_of_hello(connection, request_id, visit.hello, self._gate.proved(visit, message))
+            raise ProtocolError(f"{type(message).__name__} where a proof belongs")
+        if not visit.hello.authentication:
+            answer = self._gate.proved(visit, message)
+            self._end_of_hello(connection, request_id, visit.hello, answer)
+            return
+        who = connection.host, visit.hello.authentication.partition(b",r=")[0]
+        wait_ms = self._pauses.wait_ms(who, self._now_ms())
+        log_in = partial(self._log_in, connection, request_id, message, visit=visit, who=who)
+        if wait_ms:
+            connection.context = PausedLogin()  # nothing else is said meanwhile
+            self._loop.call_later(wait_ms / 1000, log_in)
+        else:
+            log_in()
+
+    def _log_in(
+        self,
+        connection: Connection,
+        request_id: int,
+        message: HelloProof,
+        *,
+        visit: Visit,
+        who: Hashable,
+    ) -> None:
+        """Look at a user's proof."""
+        if connection.closing or self._closed:
+            return
+        answer, login = self._gate.logged_in(visit, message)
+        self._pauses.judged(who, self._now_ms(), is_right=answer.code is not Code.ACCESS_DENIED)
+        self._end_of_hello(connection, request_id, visit.hello, answer, login)
 
     def _end_of_hello(
-        self, connection: Connection, request_id: int, hello: HelloRequest, answer: HelloResponse
+        self,
+        connection: Connection,
+        request_id: int,
+        hello: HelloRequest,
+        answer: HelloResponse,
+        login: Login | None = None,
     ) -> None:
         """The last word, and a place for a connection that is taken. One of a client is refused
         where there is none."""
         assert self.listener is not None
         places, peer = self.listener.places, NodeId(hello.node_id)
-        principal = self._gate.principal(hello, connection.peer_users)
+        principal = self._gate.principal(hello, connection.shown)
         if answer.code is not Code.SUCCESS:
             connection.send(answer, request_id)
             self.listener.refuse(connection, answer.message)
@@ -127,7 +178,9 @@ class PortSessions(NodePart):
             self._ready_loop.peer_found(peer)
         else:
             connection.send(answer, request_id)
-            connection.context = session = PortSession(None, principal, hello.takes_notices)
+            connection.context = session = PortSession(
+                None, principal, login, takes_notices=hello.takes_notices
+            )
             places.seat_client(connection)
             self.clients[connection] = None
             self._quotas.begin(connection, session)
@@ -141,6 +194,34 @@ class PortSessions(NodePart):
             and session.budget is not None
             and session.budget.is_paused
         )
+
+    def _users_changed(self) -> None:
+        self._look_ms = 0
+        self._want_certificates()
+
+    def _want_certificates(self) -> None:
+        """A client without a certificate may be a user, unless there is none for sure."""
+        if self.listener is not None:
+            has_none = not self._catalog.users.by_name and self._gate.logins.is_current()
+            self.listener.want_certificates(has_none)
+
+    def tick(self, now_ms: int) -> None:
+        """See `MaintenanceTask`. Connections end whose user was removed, or whose token is over."""
+        if now_ms < self._look_ms:
+            return
+        self._look_ms = now_ms + LOOK_MS
+        self._want_certificates()
+        for connection in list(self.clients):
+            session: PortSession = connection.context
+            if session.login is not None and not self._gate.logins.holds(session.login):
+                self._end_login(connection, session)
+
+    def _end_login(self, connection: Connection, session: PortSession) -> None:
+        text = "the user was removed, has another password, or the token is over"
+        self._context.audit.record(
+            "disconnect", principal=session.principal, address=connection.peer_name, refused=text
+        )
+        connection.give_way(LoginOver(text))
 
     def ended(self, connection: Connection) -> bool:
         """The connection has ended; whether it was a client's."""

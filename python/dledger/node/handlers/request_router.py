@@ -113,7 +113,7 @@ class RequestRouter(NodePart):
         context.events.relieved.subscribe(self.relieved)
         context.status.add(self._status)
         self._listener: Listener | None = None
-        self._sessions = PortSessions(context, gate, resume=self._resume)
+        self.port_sessions = PortSessions(context, gate, resume=self._resume)
         self._paused: dict[Connection, None] = {}
         self._company = Company[Connection](COMPANY_S)
         self._meters = context.meters
@@ -141,12 +141,12 @@ class RequestRouter(NodePart):
 
     @property
     def clients(self) -> int:
-        return len(self._sessions.clients)
+        return len(self.port_sessions.clients)
 
     @property
     def used_ms(self) -> int:
         """When a client was last seen."""
-        return self._sessions.used_ms
+        return self.port_sessions.used_ms
 
     @property
     def connections(self) -> int:
@@ -179,8 +179,9 @@ class RequestRouter(NodePart):
             held=lambda: self._proposals.unanswered.held_bytes,
         )
         self._listener.outflow.on_done = self._resume
-        self._sessions.listener = self._listener
+        self.port_sessions.listener = self._listener
         await self._listener.open(self._node.host, self._node.port, server_context(self._node.tls))
+        self._listener.want_certificates(False)  # until this node knows whether there are users
 
     def _patience(self) -> Patience:
         node = self._node
@@ -195,7 +196,7 @@ class RequestRouter(NodePart):
     async def close(self) -> None:
         self._closed = True
         self._commands.close()
-        self._sessions.close()
+        self.port_sessions.close()
         if self._listener is not None:
             await self._listener.close()
 
@@ -203,7 +204,7 @@ class RequestRouter(NodePart):
         """Cut every connection: requests on them are not answered (D2)."""
         self._closed = True
         self._commands.close()
-        self._sessions.close()
+        self.port_sessions.close()
         if self._listener is not None:
             for connection in list(self._listener.connections):
                 connection.abort()
@@ -223,7 +224,7 @@ class RequestRouter(NodePart):
         if isinstance(session, PortSession) and session.budget is not None:
             session.budget.charge(requests=1, bytes_in=len(payload))
         if not isinstance(session, PortSession):
-            self._sessions.greet(connection, request_id, message)
+            self.port_sessions.greet(connection, request_id, message)
         elif session.peer is not None:
             if type(message) in PEER_MESSAGES:
                 self._ready_loop.step(message)
@@ -308,9 +309,9 @@ class RequestRouter(NodePart):
     def _resume(self, connection: Connection) -> None:
         waits = (
             connection in self._commands
-            or connection in self._sessions.hellos
+            or connection in self.port_sessions.hellos
             or connection in connection.outflow
-            or self._sessions.is_paused(connection)
+            or self.port_sessions.is_paused(connection)
         )
         if not waits and connection not in self._paused:
             connection.resume_reading()
@@ -330,7 +331,7 @@ class RequestRouter(NodePart):
         self._paused.pop(connection, None)
         self._company.forget(connection)
         self._commands.forget(connection)
-        if self._sessions.ended(connection):
+        if self.port_sessions.ended(connection):
             self._parts.reads.polls.forget(connection)
         if error is not None:
             logger.debug("connection from %s lost: %s", connection.peer_name, error)

@@ -8,12 +8,14 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dledger.config import GroupConfig, NodeConfig
+from dledger.config import GroupConfig, NodeConfig, check_name
 from dledger.environment import REAL, Environment
 from dledger.errors import ConfigError, StorageError
 from dledger.net.connections.handshake import Greeting, other_group, other_protocol
-from dledger.net.connections.tls import check_own_certificate
+from dledger.net.connections.tls import CLIENT_URI, Shown, check_own_certificate
+from dledger.net.scram import ScramError
 from dledger.net.secret import Secret, Side, read_secret
+from dledger.node.peers.logins import Login, Logins
 from dledger.node.peers.secret_enforcement import Enforcement, is_enforced
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
@@ -46,6 +48,7 @@ class Gate:
         self._group = group
         self._node = node
         self._environment = environment
+        self.logins = Logins()
         self.known: Callable[[], Membership] = Membership
         """The node's knowledge of its group."""
         self._introduction: tuple[Membership, HelloRequest] | None = None
@@ -95,8 +98,13 @@ class Gate:
         return self._greeting(self.introduction(), peer)
 
     def as_client(self, peer: NodeId) -> Greeting:
-        """How a connection to another node begins that carries a client's requests."""
-        return self._greeting(replace(self.introduction(), node_id=""), peer)
+        """How a connection to another node begins that carries a client's requests. There it is
+        this node's, if this node has what proves that."""
+        can_prove = self._secret is not None or self._node.tls is not None
+        own = replace(
+            self.introduction(), node_id="", as_node=self._node.node_id if can_prove else ""
+        )
+        return self._greeting(own, peer)
 
     def _greeting(self, own: HelloRequest, peer: NodeId) -> Greeting:
         strict = bool(own.node_id) and self._required
@@ -114,20 +122,18 @@ class Gate:
     def wants_proof(self, hello: HelloRequest) -> bool:
         """Whether the connection that says so has to prove the secret, if it is not refused for
         another reason."""
-        return self._secret is not None and bool(hello.node_id or self._node.clients_prove)
+        if hello.authentication:
+            return False
+        must = hello.node_id or hello.as_node or self._node.clients_prove
+        return self._secret is not None and bool(must)
 
-    def answer(self, hello: HelloRequest, certified: Set[str] | None = None) -> HelloResponse:
+    def answer(self, hello: HelloRequest, shown: Shown | None = None) -> HelloResponse:
         """The answer to the first frame of a connection. Any other code than SUCCESS ends it, and
-        with ``proof_wanted`` it is no session before `proved` says so. ``certified``: the nodes
-        that the other side's certificate is for, under TLS."""
+        with ``proof_wanted`` it is no session before `proved` says so. ``shown``: by the other
+        side, under TLS."""
         code, text = self._judge(hello)
-        if (
-            code is Code.SUCCESS
-            and hello.node_id
-            and certified is not None
-            and hello.node_id not in certified
-        ):
-            code, text = Code.ACCESS_DENIED, _not_certified(hello.node_id, certified)
+        if code is Code.SUCCESS and (text := _not_shown(hello, shown)):
+            code = Code.ACCESS_DENIED
         own = self.introduction()
         if code is not Code.SUCCESS and hello.node_id:
             self.refused[hello.node_id] = text
@@ -139,14 +145,36 @@ class Gate:
             )
         if code is not Code.SUCCESS:
             return replace(self._welcome, code=code, message=text)
+        if hello.authentication:
+            return self._challenge(hello)
         if self._secret is None or not self.wants_proof(hello):
             return self._welcome
         nonce = bytes.fromhex(self._environment.unique())
         proof = self._secret.proof(Side.ACCEPTS, hello, self._welcome, nonce)
         return replace(self._welcome, nonce=nonce, proof=proof, proof_wanted=True)
 
+    def _challenge(self, hello: HelloRequest) -> HelloResponse:
+        nonce = bytes.fromhex(self._environment.unique())
+        try:
+            first = self.logins.challenge(hello, nonce)
+        except ScramError as error:
+            return replace(self._welcome, code=Code.ACCESS_DENIED, message=f"no login: {error}")
+        return replace(self._welcome, nonce=nonce, proof=first, proof_wanted=True)
+
+    def logged_in(self, visit: Visit, message: HelloProof) -> tuple[HelloResponse, Login | None]:
+        """The last word on a connection that says it is a user's, and the login where it is."""
+        found = self.logins.check(visit.hello, visit.answer, message.proof)
+        if found is not None:
+            login, last = found
+            return replace(self._last(visit.answer), proof=last), login
+        if self.logins.is_current():
+            text = "there is no such user, or this is not its password: the same goes for tokens"
+            return self._last(visit.answer, text), None
+        text = f"{self._node.node_id} does not know yet who the group's users are: ask again"
+        return replace(self._last(visit.answer, text), code=Code.LEADER_NOT_READY), None
+
     def proved(self, visit: Visit, message: HelloProof) -> HelloResponse:
-        """The last word on a connection that was asked for its proof."""
+        """The last word on a connection that was asked for its proof of the secret."""
         hello, answer = visit.hello, visit.answer
         assert self._secret is not None
         peer = NodeId(hello.node_id)
@@ -173,14 +201,17 @@ class Gate:
         )
         return self._last(answer, text)
 
-    def principal(self, hello: HelloRequest, users: Set[str]) -> Principal:
-        """Who has opened a connection that was taken. ``users``: those that its certificate is
-        for."""
+    def principal(self, hello: HelloRequest, shown: Shown | None = None) -> Principal:
+        """Who has opened a connection that was taken. ``shown``: by the other side, under TLS."""
         if hello.node_id:
             return Principal(f"Node:{hello.node_id}")
+        if hello.authentication:
+            return self.logins.principal(hello)
+        if hello.as_node and (shown is not None or self._secret is not None):
+            return Principal(f"Node:{hello.as_node}")
         if self.wants_proof(hello):
             return OWNER
-        return Principal(f"User:{min(users)}") if len(users) == 1 else ANONYMOUS
+        return Principal(f"User:{min(shown.users)}") if shown and shown.users else ANONYMOUS
 
     def _last(self, answer: HelloResponse, refusal: str = "") -> HelloResponse:
         """The code, and whose word it is; ``answer`` has said the rest."""
@@ -240,6 +271,9 @@ class Gate:
         if hello.node_id and hello.node_id not in members:
             text = f"{hello.node_id!r} is not a member; members: {', '.join(members)}"
             return Code.UNKNOWN_MEMBER, other_group(self.introduction(), hello) or text
+        if hello.as_node and hello.as_node not in members:
+            text = f"{hello.as_node!r} is not a member; members: {', '.join(members)}"
+            return Code.UNKNOWN_MEMBER, text
         if hello.node_id == self._node.node_id:
             text = (
                 f"{hello.node_id} is this node itself: two nodes have one id, or an address "
@@ -251,9 +285,43 @@ class Gate:
         return Code.SUCCESS, ""
 
 
-def _not_certified(node_id: str, certified: Set[str]) -> str:
-    whose = f"is for {', '.join(sorted(certified))}" if certified else "is a client's"
+def _not_shown(hello: HelloRequest, shown: Shown | None) -> str:
+    """Why the connection that says so cannot be taken with what its other side has shown; empty
+    where it can. None: there is no TLS."""
+    if hello.authentication and (hello.node_id or hello.as_node):
+        return "a node is no user: it proves by its certificate, or the secret, which one it is"
+    if shown is None:
+        return "users log in under TLS alone" if hello.authentication else ""
+    if hello.node_id or hello.as_node or shown.has_certificate:
+        return _not_certified(hello, shown)
+    if hello.authentication:
+        return ""
     return (
-        f"{node_id} needs a certificate with the URI dledger://node/{node_id}, and the one "
-        f"that it shows {whose}"
+        "it shows no certificate and is no user: give it tls_certificate and tls_key, or "
+        "credentials"
     )
+
+
+def _not_certified(hello: HelloRequest, shown: Shown) -> str:
+    """Why a certificate is not one for the connection that says so; empty where it is."""
+    if node_id := hello.node_id or hello.as_node:
+        if node_id in shown.nodes:
+            return ""
+        whose = f"is for {', '.join(sorted(shown.nodes))}" if shown.nodes else "is a client's"
+        if not shown.has_certificate:
+            return f"{node_id} needs a certificate with the URI dledger://node/{node_id}"
+        return (
+            f"{node_id} needs a certificate with the URI dledger://node/{node_id}, and the one "
+            f"that it shows {whose}"
+        )
+    if len(shown.users) > 1:
+        return (
+            f"its certificate is for the users {', '.join(map(repr, sorted(shown.users)))}, and a "
+            f"client is one user: give it a certificate with one URI {CLIENT_URI}NAME"
+        )
+    for user in shown.users:
+        try:
+            check_name("user", user)
+        except ConfigError as error:
+            return f"its certificate has the URI {CLIENT_URI}NAME of no proper name: {error}"
+    return ""

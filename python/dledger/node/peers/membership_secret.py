@@ -1,4 +1,5 @@
-"""The secret that a node shares with the others when its settings name none."""
+"""Whether a node's settings are safe for where it listens, and the secret that it shares with the
+others when they name none."""
 
 from __future__ import annotations
 
@@ -24,15 +25,45 @@ _WAY_OUT: Final = (
 )
 
 
+_KNOW_CLIENTS: Final = (
+    "give the nodes certificates (tls_ca, tls_certificate, tls_key), or let clients prove the "
+    "secret (clients_prove=true with --secret-file), or say insecure=true"
+)
+
+
+def is_exposed(node: NodeConfig) -> bool:
+    """Whether it listens beyond this machine, and nothing tells its clients from strangers."""
+    return node.tls is None and not node.clients_prove and not on_loopback(f"{node.host}:1")
+
+
+def check_exposure(node: NodeConfig) -> None:
+    """Raises `ConfigError` for a new node that `is_exposed` and is not told to be. An older one
+    goes on, with the warning of `dledger.node.maintenance.exposure`."""
+    if is_exposed(node) and not node.insecure and _is_new(node):
+        raise ConfigError(
+            f"{node.host} is reached from other machines, and nothing tells clients from "
+            f"strangers: {_KNOW_CLIENTS}"
+        )
+
+
+def _is_new(node: NodeConfig) -> bool:
+    return not (node.directory / STATE_FILE).exists()
+
+
 def with_secret(node: NodeConfig, addresses: Mapping[NodeId, str]) -> NodeConfig:
     """The node's settings with a secret, if it needs one and has none: on loopback that of this
     Unix user.
 
     Raises:
-        ConfigError: a new member needs one and its settings name none. An older one goes on
-        without,
-            with a warning.
+        ConfigError: a new member needs one and its settings name none, or `check_exposure` says so.
+            An older one goes on, with a warning.
     """
+    secured = _with_secret(node, addresses)
+    check_exposure(secured)
+    return secured
+
+
+def _with_secret(node: NodeConfig, addresses: Mapping[NodeId, str]) -> NodeConfig:
     if node.secret_file or node.tls is not None or len(addresses) == 1:
         return node
     try:
@@ -48,7 +79,7 @@ def with_secret(node: NodeConfig, addresses: Mapping[NodeId, str]) -> NodeConfig
             )
         return replace(node, secret_file=str(user_secret()))
     except ConfigError as error:
-        if not (node.directory / STATE_FILE).exists():
+        if _is_new(node):
             raise
         logger.warning("%s goes on without a secret, as it did before: %s", node.node_id, error)
         return node

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from dledger.node.proposals.clocks import Clocks
 from dledger.protocol.messages.catalog_commands import Command, Expire, InitProducer, OpenStage
+from dledger.protocol.messages.user_commands import IssueToken, SetUser
 
-TIMED: Final = (OpenStage, InitProducer, Expire)
+TIMED: Final = (OpenStage, InitProducer, Expire, SetUser, IssueToken)
 """Commands that begin or end a time-out."""
 
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from dledger.protocol.messages.user_commands import IssueToken, RemoveUser, SetUser
+
 WHOLE_GROUP: Final = "Group"
 """The entity of limits of the group in all."""
 QUOTA_UNSET: Final = -1
@@ -298,4 +300,7 @@ Command = (
     | CommitConsumed
     | CommitConsumedTransaction
     | AlterQuotas
+    | SetUser
+    | RemoveUser
+    | IssueToken
 )

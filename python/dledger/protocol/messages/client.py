@@ -217,6 +217,11 @@ class Listing(IntEnum):
     partitions (topic -> those that it reads)."""
     QUOTAS = 7
     """entity (a principal, `ALL_USERS` or `WHOLE_GROUP`) and quotas (name -> value)."""
+    USERS = 23
+    """user, token_id (empty: the user itself, followed by its tokens), changed_ms (when its
+    password was set, or it was issued), until_ms (of a token: when it ends; of a user: until when
+    its former password is good), and of a user salt and iterations (RFC 5802). Times are the
+    catalog's."""
 
 
 @slots_dataclass(kw_only=True)

@@ -41,6 +41,11 @@ class HelloRequest:
     """Drawn for this connection alone; the other side's proof is made over it."""
     takes_notices: bool = False
     """Of a client: it knows what a `ThrottleNotice` is."""
+    as_node: str = ""
+    """Of a node that asks another one as a client does: its id, which it proves as a peer does."""
+    authentication: bytes = b""
+    """Of a client that is a user of the group: the first message of SCRAM (`dledger.net.scram`).
+    Its later ones take the place of the proofs."""
 
 
 @slots_dataclass(kw_only=True)

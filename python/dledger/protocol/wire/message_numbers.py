@@ -10,6 +10,7 @@ from dledger.protocol.messages import client, fetched, hello, peer, repair, spli
 from dledger.protocol.messages import group_heartbeat as group
 from dledger.protocol.messages import rocketmq as broker
 from dledger.protocol.messages import snapshot as install
+from dledger.protocol.messages import user_commands as user
 
 MESSAGES: Final[dict[int, type[Any]]] = {
     1: hello.HelloRequest,
@@ -93,6 +94,9 @@ COMMANDS: Final[dict[int, type[Any]]] = {
     20: command.LeaveGroup,
     21: command.CommitConsumed,
     22: command.CommitConsumedTransaction,
+    23: user.SetUser,
+    24: user.RemoveUser,
+    25: user.IssueToken,
     28: command.AlterQuotas,
 }
 """Commands are stored in the log, so these numbers are for ever."""

@@ -18,6 +18,7 @@ from dledger.client.protocol.operations import (
     offsets_by_time,
     splitting,
     transaction_requests,
+    users,
 )
 from dledger.client.protocol.operations import offsets as ends
 from dledger.client.protocol.operations import quotas as shares
@@ -136,6 +137,12 @@ class Operations(ABC):
     quotas = Method(shares.quotas)
     set_quotas = Method(shares.set_quotas)
     remove_quotas = Method(shares.remove_quotas)
+    add_user = Method(users.add_user)
+    rotate_user = Method(users.rotate_user)
+    remove_user = Method(users.remove_user)
+    issue_token = Method(users.issue_token)
+    revoke_token = Method(users.revoke_token)
+    users = Method(users.users)
 
     commit_transaction = Method(transaction_requests.commit_transaction)
     abort_transaction = Method(transaction_requests.abort_transaction)

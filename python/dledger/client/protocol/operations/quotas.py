@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dledger.client.protocol.client_state import ClientState, Operation
-from dledger.client.protocol.operations.group_state import rows_of
+from dledger.client.protocol.operations.group_state import list_rows
 from dledger.client.protocol.operations.requests import execute
 from dledger.protocol.messages.catalog_commands import QUOTA_UNSET, AlterQuotas
 from dledger.protocol.messages.client import Listing
@@ -13,7 +13,7 @@ from dledger.protocol.messages.client import Listing
 
 def quotas(_: ClientState) -> Operation[dict[str, dict[str, int]]]:
     """The quotas that are set: entity -> name -> value, as `set_quotas` has them."""
-    rows = yield from rows_of(Listing.QUOTAS, "quotas")
+    rows = yield from list_rows(Listing.QUOTAS, "quotas")
     return {row["entity"]: row["quotas"] for row in rows}
 
 
