@@ -34,7 +34,7 @@ test: $(VENV)/.package  ## run the whole test suite (TESTS=tests/raft for a part
 docs-test: $(VENV)/.package  ## run each snippet of README and docs as a script, in python, pyspark, a notebook and a shell, twice in a row
 	@$(SPARK_ENV) DLEDGER_DOCS=all $(BIN)/python -m pytest tests/docs
 
-check: lint types layers length site  ## ruff, mypy --strict, the layers, the length of modules and functions, and the site
+check: lint types layers length site  ## ruff, mypy --strict, the layers, the length of modules and functions, a right for each request, and the site
 
 lint: $(VENV)/.package
 	@$(BIN)/ruff check $(LINTED)
@@ -47,7 +47,7 @@ layers: $(VENV)/.package
 	@$(BIN)/lint-imports
 
 length: $(VENV)/.package
-	@$(BIN)/python -m pytest tests/rules/test_tidy.py
+	@$(BIN)/python -m pytest tests/rules/test_tidy.py tests/rules/test_access.py
 
 site: $(VENV)/.package  ## build the documentation site into build/site; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -57,9 +57,13 @@ ADDED = {
     "LeaveGroup",
     "CommitConsumed",
     "CommitConsumedTransaction",
+    "AclDecisionRequest",
+    "AclDecisionResponse",
+    "AddAcls",
+    "RemoveAcls",
 }
-"""Messages and commands that came later: they are sent by consumers alone, whose nodes have to be
-of a release that has them."""
+"""Messages and commands that came later: they are sent by consumers and for rules of access alone,
+whose nodes have to be of a release that has them."""
 LAST = {"Code": 616, "Listing": 3}
 """The last value, of enumerations that have more by now."""
 ENTRY, CODEC, FRAMING, NUMBERS = modules()

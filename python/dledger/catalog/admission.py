@@ -9,6 +9,7 @@ applied, and logs that hold refused commands mean what they meant.
 
 from __future__ import annotations
 
+from dledger.catalog.access.acls import malformed_rules
 from dledger.catalog.clients.group_members import malformed_join
 from dledger.catalog.clients.transactions import malformed_commit, malformed_stage
 from dledger.catalog.results import CommandResult
@@ -17,6 +18,7 @@ from dledger.catalog.topics.topics import malformed_topic
 from dledger.config import check_name
 from dledger.errors import ConfigError
 from dledger.protocol.messages.catalog_commands import (
+    AddAcls,
     AddPartitions,
     Command,
     CommitConsumed,
@@ -32,6 +34,7 @@ from dledger.protocol.messages.catalog_commands import (
     InitProducer,
     JoinGroup,
     OpenStage,
+    RemoveAcls,
 )
 from dledger.protocol.messages.codes import Code
 
@@ -52,6 +55,8 @@ def malformed(command: Command) -> CommandResult | None:
             text = _wrong_name("consumer group", command.consumer_group) or malformed_join(command)
         case CommitOffsets() | CommitProgress() | CommitConsumed() | HoldRetention():
             text = _wrong_name("consumer group", command.consumer_group)
+        case AddAcls() | RemoveAcls():
+            text = malformed_rules(command)
     return CommandResult(Code.MALFORMED, text) if text else None
 
 
@@ -76,4 +81,6 @@ def refused(catalog: CatalogState, command: Command) -> CommandResult | None:
             return catalog.consumer_groups.no_partition(command)
         case DeleteGroup():
             return catalog.consumer_groups.in_use(command.consumer_group)
+        case AddAcls() | RemoveAcls():
+            return catalog.acls.refusal(command)
     return None

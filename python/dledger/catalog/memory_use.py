@@ -8,6 +8,7 @@ from typing import Final
 from dledger.catalog.clients.group_members import Member
 from dledger.catalog.state import CatalogState
 from dledger.protocol.messages.catalog_commands import (
+    AddAcls,
     AddPartitions,
     Command,
     CommitConsumed,
@@ -40,6 +41,8 @@ TRACE: Final = 400
 SPAN: Final = 300
 """Of a partition in a writer's last commit."""
 RETIRED: Final = 200
+RULE: Final = 800
+"""Of access control."""
 
 
 def weigh(catalog: CatalogState) -> int:
@@ -60,6 +63,7 @@ def weigh(catalog: CatalogState) -> int:
         total += sum(map(_member, group.membership.members.values()))
     for stage in catalog.transactions.stages.values():
         total += STAGE + len(stage.label) + len(stage.writer_id) + len(stage.rows)
+    total += RULE * len(catalog.acls.rules)
     writers = catalog.transactions.writers
     total += TRACE * len(writers.traces)
     for writer in writers.by_name.values():
@@ -99,6 +103,8 @@ def growth(catalog: CatalogState, command: Command) -> int:
             return 0 if known_writer else WRITER + SPAN * len(command.stages)
         case EvolveSchema():
             return len(command.schema)
+        case AddAcls():
+            return RULE * len(command.rules)
     return 0
 
 

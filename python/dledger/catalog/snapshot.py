@@ -90,6 +90,8 @@ def encode(catalog: CatalogState) -> bytes:
         meta["secret"] = True
     if catalog.queues:
         meta["queues"] = catalog.queues.encode()
+    if catalog.acls.rules:
+        meta["acls"] = catalog.acls.encode()
     text = json.dumps(meta, separators=(",", ":"), sort_keys=True).encode()
     blob = b"".join(packed)
     whole = b"".join((PREFIX.pack(MAGIC, len(text), len(blob)), text, blob))
@@ -254,6 +256,7 @@ def decode(data: bytes, catalog: CatalogState, tables: TableFactory) -> None:
     catalog.secret_enforced = meta.get("secret", False)
     if "queues" in meta:
         catalog.queues = Queues.decode(meta["queues"])
+    catalog.acls.restore(meta.get("acls", ()))
     _decode_topics(meta, packed, catalog, tables)
     _decode_groups(meta["groups"], catalog.consumer_groups)
     _decode_memberships(meta.get("memberships", []), catalog.consumer_groups)

@@ -21,6 +21,7 @@ from dledger.catalog.topics.table import TableFactory
 from dledger.errors import CorruptStore
 from dledger.protocol.messages.catalog_commands import (
     AbortTransaction,
+    AddAcls,
     AddPartitions,
     Admit,
     AdoptCommitLog,
@@ -43,6 +44,7 @@ from dledger.protocol.messages.catalog_commands import (
     LeaveGroup,
     OpenStage,
     ReleasePartitions,
+    RemoveAcls,
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry_runs import EntryRun
@@ -191,7 +193,7 @@ class Catalog(CatalogState):
     def _refusal(self, header: BodyHeader, partition: Partition | None) -> DataResult:
         if partition is None:
             return DataResult(
-                Code.UNKNOWN_TOPIC, -1, self._no_partition(header.topic_id, header.partition)
+                Code.UNKNOWN_TOPIC, -1, self.no_partition(header.topic_id, header.partition)
             )
         if header.kind != BodyKind.DATA:
             return DataResult(
@@ -247,6 +249,8 @@ class Catalog(CatalogState):
             case EnforceSecret():
                 self.secret_enforced = True
                 return CommandResult(_SUCCESS)
+            case AddAcls() | RemoveAcls():
+                return self.acls.change(command)
             case Expire():
                 self.transactions.expire(self.clock_ms)
                 self.producers.expire(index, self.clock_ms)

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from dledger.cli.access.acl import acl
 from dledger.cli.commands import CommandGroup
 from dledger.cli.common import Interrupted
 from dledger.cli.export.command import export
@@ -99,7 +100,7 @@ def main() -> None:
 
 
 _COMMANDS: Final = (
-    serve, stop, status, topics, append, tail, get_offsets, groups, transfer, admit, secret,
+    serve, stop, status, topics, append, tail, get_offsets, groups, transfer, admit, secret, acl,
     verify, dump, reset_term, bench, rocketmq, export, import_, context, completion,
 )  # fmt: skip
 for _command in _COMMANDS:

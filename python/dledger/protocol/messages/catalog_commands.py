@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dledger.protocol.messages.acl_rules import AclRule
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopic:
@@ -259,6 +261,23 @@ class CommitConsumedTransaction:
     time_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddAcls:
+    """These rules hold from now on, all or none; those that are there already stay. ``force``: also
+    where no principal could change rules any more."""
+
+    rules: tuple[AclRule, ...]
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveAcls:
+    """These rules hold no longer, all or none; ``force`` as in `AddAcls`."""
+
+    rules: tuple[AclRule, ...]
+    force: bool = False
+
+
 Command = (
     CreateTopic
     | DeleteTopic
@@ -282,4 +301,6 @@ Command = (
     | LeaveGroup
     | CommitConsumed
     | CommitConsumedTransaction
+    | AddAcls
+    | RemoveAcls
 )

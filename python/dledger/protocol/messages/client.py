@@ -207,6 +207,8 @@ class Listing(IntEnum):
     """Of the consumer group that is named: member_id, instance_id, label, epoch (the group's),
     state ("reads", "waits" for partitions of others, "away" or "replaced" as a static member), and
     partitions (topic -> those that it reads)."""
+    ACLS = 26
+    """effect, principal, operation, resource_type, resource: the rules, sorted."""
 
 
 @slots_dataclass(kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from dledger.protocol.messages import acl_decisions as acl
 from dledger.protocol.messages import catalog_commands as command
 from dledger.protocol.messages import client, fetched, hello, peer, repair, splits
 from dledger.protocol.messages import group_heartbeat as group
@@ -66,6 +67,8 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     65: broker.QueryMessageResponse,
     66: group.GroupHeartbeatRequest,
     67: group.GroupHeartbeatResponse,
+    70: acl.AclDecisionRequest,
+    71: acl.AclDecisionResponse,
 }
 KINDS: Final[dict[type[Any], int]] = {message: kind for kind, message in MESSAGES.items()}
 
@@ -92,6 +95,8 @@ COMMANDS: Final[dict[int, type[Any]]] = {
     20: command.LeaveGroup,
     21: command.CommitConsumed,
     22: command.CommitConsumedTransaction,
+    26: command.AddAcls,
+    27: command.RemoveAcls,
 }
 """Commands are stored in the log, so these numbers are for ever."""
 COMMAND_TAGS: Final[dict[type[Any], int]] = {kind: tag for tag, kind in COMMANDS.items()}

@@ -130,7 +130,7 @@ class MemberState:
 
 def partitions(core: ClientState) -> Operation[list[PartitionState]]:
     """All partitions of all topics, with their content, by topic and number."""
-    rows = yield from _all(Listing.PARTITIONS, "list partitions")
+    rows = yield from list_rows(Listing.PARTITIONS, "list partitions")
     return sorted((_state(PartitionState, row) for row in rows), key=_PLACE)
 
 
@@ -144,7 +144,7 @@ def lag(core: ClientState, group: str) -> Operation[list[Lag]]:
         seconds = max(0.0, (core.environment.wall_us() - row["oldest_us"]) / 1e6) if behind else 0.0
         return _state(Lag, row, group=group, rows=behind, seconds=seconds)
 
-    rows = yield from _all(Listing.PROGRESS, f"lag of group {group!r}", group)
+    rows = yield from list_rows(Listing.PROGRESS, f"lag of group {group!r}", group)
     return sorted(map(state, rows), key=_PLACE)
 
 
@@ -152,7 +152,7 @@ def members(_: ClientState, group: str) -> Operation[list[MemberState]]:
     """The members of a consumer group, and what each reads; none of one that only a Spark query
     tells how far it is."""
     check_name("consumer group", group)
-    rows = yield from _all(Listing.MEMBERS, f"members of group {group!r}", group)
+    rows = yield from list_rows(Listing.MEMBERS, f"members of group {group!r}", group)
     for row in rows:
         row["partitions"] = {topic: list(some) for topic, some in row["partitions"].items()}
     return [_state(MemberState, row) for row in rows]
@@ -161,13 +161,13 @@ def members(_: ClientState, group: str) -> Operation[list[MemberState]]:
 def commits(_: ClientState, start: int = 0) -> Operation[list[CommitState]]:
     """The committed transactions that the log still has, oldest first, from the entry ``start`` on:
     whose they are, and the offsets that they gave their records."""
-    rows = yield from _all(Listing.COMMITS, "list commits", start=start)
+    rows = yield from list_rows(Listing.COMMITS, "list commits", start=start)
     return [_state(CommitState, row, offsets=spans_of(row)) for row in rows]
 
 
 def entries(_: ClientState, start: int = 0, end: int | None = None) -> Operation[list[EntryState]]:
     """Committed entries [start, end) of the log, without the records in them."""
-    rows = yield from _all(Listing.ENTRIES, "list entries", start=start, end=end)
+    rows = yield from list_rows(Listing.ENTRIES, "list entries", start=start, end=end)
     return [_state(EntryState, row) for row in rows]
 
 
@@ -178,7 +178,7 @@ def _state(kind: type[T], row: dict[str, Any], **own: Any) -> T:
     return kind(**{name: values[name] for name in names})
 
 
-def _all(
+def list_rows(
     listing: Listing, what: str, name: str = "", start: int = 0, end: int | None = None
 ) -> Operation[list[dict[str, Any]]]:
     """The rows, page after page."""

@@ -11,6 +11,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, overload
 
 from dledger.client.protocol.client_state import ClientState, Operation, T
 from dledger.client.protocol.operations import (
+    access,
     consumer_groups,
     group_state,
     messages,
@@ -125,6 +126,11 @@ class Operations(ABC):
     transfer = Method(nodes.transfer)
     admit = Method(nodes.admit)
     enforce_secret = Method(nodes.enforce_secret)
+
+    acls = Method(access.acls)
+    add_acls = Method(access.add_acls)
+    remove_acls = Method(access.remove_acls)
+    acl_decision = Method(access.acl_decision)
 
     commit_transaction = Method(transaction_requests.commit_transaction)
     abort_transaction = Method(transaction_requests.abort_transaction)
