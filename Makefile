@@ -18,7 +18,7 @@ DIST ?= $(VENV)/dist
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length site notebooks test docs-test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks members chaos strangers sim judges matrix mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel interpreters clean
+.PHONY: help setup check lint types layers length site notebooks test docs-test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks members chaos strangers rights sim judges matrix mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel interpreters clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -34,7 +34,7 @@ test: $(VENV)/.package  ## run the whole test suite (TESTS=tests/raft for a part
 docs-test: $(VENV)/.package  ## run each snippet of README and docs as a script, in python, pyspark, a notebook and a shell, twice in a row
 	@$(SPARK_ENV) DLEDGER_DOCS=all $(BIN)/python -m pytest tests/docs
 
-check: lint types layers length site  ## ruff, mypy --strict, the layers, the length of modules and functions, and the site
+check: lint types layers length site  ## ruff, mypy --strict, the layers, the length of modules and functions, a right for each request, and the site
 
 lint: $(VENV)/.package
 	@$(BIN)/ruff check $(LINTED)
@@ -47,7 +47,7 @@ layers: $(VENV)/.package
 	@$(BIN)/lint-imports
 
 length: $(VENV)/.package
-	@$(BIN)/python -m pytest tests/rules/test_tidy.py
+	@$(BIN)/python -m pytest tests/rules/test_tidy.py tests/rules/test_access.py
 
 site: $(VENV)/.package  ## build the documentation site into build/site; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
@@ -99,6 +99,9 @@ chaos: $(VENV)/.package  ## real nodes under load while links, processes, power,
 
 strangers: $(VENV)/.package  ## other users, lying peers, certificates of others, idle and slow connections and floods at real nodes; needs root, or ids in /etc/subuid, for the two users (JSON=file)
 	@$(BIN)/python -m verification.strangers $(if $(JSON),--json $(JSON))
+
+rights: $(VENV)/.package  ## random requests of each principal at a node with rules: does one get what its rules do not allow, does a node break? (FRAMES=100000 of each, SEED=s, JSON=file)
+	@$(BIN)/python -m verification.rights --rights $(or $(FRAMES),100000) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
 sim: $(VENV)/.package  ## simulate groups, clients and faults in virtual time (SEEDS=n, or SEED=s for one with its story; JSON=file)
 	@$(BIN)/python -m verification.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),100)) $(if $(JSON),--json $(JSON))

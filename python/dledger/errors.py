@@ -11,6 +11,7 @@ and says whether asking again can help. Every message names the thing and the wa
     |-- PathError               a path is a file, not writable, or full    definite
     |-- WrongGroup              that store or address is another group's   definite
     |-- AccessDenied            a secret or certificate is wrong           definite
+    |   `-- PermissionDenied    no rule allows this, or one denies it      definite
     |-- PortInUse               another program listens there              definite
     |-- JavaMissing             Spark needs a Java that is not here        definite
     |-- Unavailable             no node, or no leader, could be reached    definite, retriable
@@ -83,6 +84,11 @@ class WrongGroup(DLedgerError):
 class AccessDenied(DLedgerError):
     """A node does not take this program, or is not the node that it should be: a secret,
     certificate, password or token is missing or wrong."""
+
+
+class PermissionDenied(AccessDenied):
+    """The group's rules do not let this program do that; the message has the rule that would. It is
+    the same whether the topic or group that was asked for is there or not."""
 
 
 class PortInUse(DLedgerError, OSError):

@@ -64,10 +64,14 @@ ADDED = {
     "SetUser",
     "RemoveUser",
     "IssueToken",
+    "AclDecisionRequest",
+    "AclDecisionResponse",
+    "AddAcls",
+    "RemoveAcls",
 }
-"""Messages and commands that came later: they are sent by consumers, and for the group's users and
-quotas, whose nodes have to be of a release that has them; or, as a notice, to clients that have
-said that they know it."""
+"""Messages and commands that came later: they are sent by consumers, and for the group's users,
+rules and quotas, whose nodes have to be of a release that has them; or, as a notice, to clients
+that have said that they know it."""
 LAST = {"Code": 616, "Listing": 3}
 """The last value, of enumerations that have more by now."""
 ENTRY, CODEC, FRAMING, NUMBERS = modules()

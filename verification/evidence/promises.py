@@ -30,6 +30,7 @@ COUNTED: Final = "counted bench"
 INTERRUPTS: Final = "interrupts"
 FORKS: Final = "forks"
 MEMBERS: Final = "members"
+RIGHTS: Final = "rights"
 
 PROMISES: Final[dict[str, Coverage]] = {
     "P1": Coverage(
@@ -74,6 +75,11 @@ PROMISES: Final[dict[str, Coverage]] = {
         (SIM, MUTANTS, MEMBERS),
         "a machine of a member that sleeps between the end of its session and its next look at the "
         "clock: one record may be in work twice then",
+    ),
+    "P16": Coverage(
+        (RIGHTS, MUTANTS),
+        "rules that change while a leader is cut off: it goes by those that it knows, until it "
+        "notices that it leads no more",
     ),
 }
 """By promise, as in docs/guarantees.md."""

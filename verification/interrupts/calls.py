@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from dledger.client.protocol.operations.access import AclDecision
 from dledger.client.protocol.operations.schemas import Evolved, TypedTopic
 from dledger.client.protocol.results import GroupOffsets, Lineage, Span
 from dledger.protocol.messages.client import OffsetsResponse, TopicInfo
@@ -63,6 +64,11 @@ OTHERS: Final[dict[str, tuple[Call, type]]] = {
     "remove_quotas": (lambda client, info: client.remove_quotas("User:no-one"), dict),
     "users": (lambda client, info: client.users(), list),
     "status": (lambda client, info: client.status(), dict),
+    "acls": (lambda client, info: client.acls(), list),
+    "acl_decision": (
+        lambda client, info: client.acl_decision("User:alice", "read", "topic", info.name),
+        AclDecision,
+    ),
 }
 """Name -> the call, and the type of its answer: an answer of another call has another type."""
 LEFT_OUT: Final = {
@@ -70,6 +76,8 @@ LEFT_OUT: Final = {
     "transfer": "there is one node",
     "admit": "it changes who the group's members are",
     "consumer": "what it gives has calls of its own: tests/client/test_consumer_interrupts.py",
+    "add_acls": "it changes who may use the group, for all calls to come",
+    "remove_acls": "as `add_acls`",
     "enforce_secret": "it changes who may use the group, for all calls to come",
     "add_user": "it changes who may use the group",
     "rotate_user": "it changes who may use the group",

@@ -9,6 +9,7 @@ applied, and logs that hold refused commands mean what they meant.
 
 from __future__ import annotations
 
+from dledger.catalog.access.acls import malformed_rules
 from dledger.catalog.access.quotas import malformed_quotas
 from dledger.catalog.access.users import malformed_user
 from dledger.catalog.clients.group_members import malformed_join
@@ -19,6 +20,7 @@ from dledger.catalog.topics.topics import malformed_topic
 from dledger.config import check_name
 from dledger.errors import ConfigError
 from dledger.protocol.messages.catalog_commands import (
+    AddAcls,
     AddPartitions,
     AlterQuotas,
     Command,
@@ -35,6 +37,7 @@ from dledger.protocol.messages.catalog_commands import (
     InitProducer,
     JoinGroup,
     OpenStage,
+    RemoveAcls,
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.user_commands import IssueToken, RemoveUser, SetUser
@@ -60,6 +63,8 @@ def malformed(command: Command) -> CommandResult | None:
             text = _wrong_name("consumer group", command.consumer_group)
         case SetUser() | RemoveUser() | IssueToken():
             text = malformed_user(command)
+        case AddAcls() | RemoveAcls():
+            text = malformed_rules(command)
     return CommandResult(Code.MALFORMED, text) if text else None
 
 
@@ -86,4 +91,6 @@ def refused(catalog: CatalogState, command: Command) -> CommandResult | None:
             return catalog.consumer_groups.in_use(command.consumer_group)
         case SetUser() | RemoveUser() | IssueToken():
             return catalog.users.refusal(command)
+        case AddAcls() | RemoveAcls():
+            return catalog.acls.refusal(command)
     return None

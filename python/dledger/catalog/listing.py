@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from itertools import islice
 from typing import Any, Final
 
@@ -89,6 +90,13 @@ def list_quotas(catalog: CatalogState, start: int, limit: int) -> Page:
     entities = sorted(catalog.quotas.by_entity.items())
     rows = [{"entity": entity, "quotas": dict(quotas)} for entity, quotas in entities]
     return rows[start : start + limit], start + limit if start + limit < len(rows) else -1
+
+
+def list_acls(catalog: CatalogState, start: int, limit: int) -> Page:
+    """The rules of access control, sorted."""
+    rules = catalog.acls.sorted()
+    rows = [asdict(rule) for rule in rules[start : start + limit]]
+    return rows, start + limit if start + limit < len(rules) else -1
 
 
 def _page(keys: Iterable[int], start: int, limit: int) -> tuple[list[int], int]:

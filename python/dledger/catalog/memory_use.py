@@ -8,6 +8,7 @@ from typing import Final
 from dledger.catalog.clients.group_members import Member
 from dledger.catalog.state import CatalogState
 from dledger.protocol.messages.catalog_commands import (
+    AddAcls,
     AddPartitions,
     AlterQuotas,
     Command,
@@ -46,6 +47,8 @@ QUOTAS: Final = 800
 """Of a principal."""
 USER: Final = 900
 """Or a token."""
+RULE: Final = 800
+"""Of access control."""
 
 
 def weigh(catalog: CatalogState) -> int:
@@ -67,6 +70,7 @@ def weigh(catalog: CatalogState) -> int:
     for stage in catalog.transactions.stages.values():
         total += STAGE + len(stage.label) + len(stage.writer_id) + len(stage.rows)
     total += QUOTAS * len(catalog.quotas.by_entity)
+    total += RULE * len(catalog.acls.rules)
     writers = catalog.transactions.writers
     total += TRACE * len(writers.traces)
     total += USER * (len(catalog.users.by_name) + len(catalog.users.tokens))
@@ -111,6 +115,8 @@ def growth(catalog: CatalogState, command: Command) -> int:
             return 0 if command.entity in catalog.quotas.by_entity else QUOTAS
         case SetUser() | IssueToken():
             return USER
+        case AddAcls():
+            return RULE * len(command.rules)
     return 0
 
 

@@ -96,6 +96,8 @@ def encode(catalog: CatalogState) -> bytes:
         meta["quotas"] = catalog.quotas.image()
     if catalog.users:
         meta["users"] = catalog.users.encode()
+    if catalog.acls.rules:
+        meta["acls"] = catalog.acls.encode()
     text = json.dumps(meta, separators=(",", ":"), sort_keys=True).encode()
     blob = b"".join(packed)
     whole = b"".join((PREFIX.pack(MAGIC, len(text), len(blob)), text, blob))
@@ -263,6 +265,7 @@ def decode(data: bytes, catalog: CatalogState, tables: TableFactory) -> None:
     catalog.quotas = QuotaState.of_image(meta.get("quotas", []))
     if "users" in meta:
         catalog.users = Users.decode(meta["users"])
+    catalog.acls.restore(meta.get("acls", ()))
     _decode_topics(meta, packed, catalog, tables)
     _decode_groups(meta["groups"], catalog.consumer_groups)
     _decode_memberships(meta.get("memberships", []), catalog.consumer_groups)

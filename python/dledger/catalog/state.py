@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from dledger.catalog.access.acls import Acls
 from dledger.catalog.access.quotas import QuotaState
 from dledger.catalog.access.users import Users
 from dledger.catalog.clients.consumer_groups import Groups
@@ -50,17 +51,29 @@ class CatalogState:
         self.members_index: Index = NO_INDEX
         self.secret_enforced = False
         """Whether the group has said that every member must prove its secret."""
+        self.acls = Acls()
         self.consumer_groups = Groups(self.topics_state, self.partition_at)
         self.queues = Queues()
         self.quotas = QuotaState()
         self.users = Users()
         self._dropped: list[tuple[int, str]] = []
 
-    def _no_partition(self, topic_id: int, number: int) -> str:
+    @staticmethod
+    def no_topic(topic_id: int) -> str:
+        """The text for an id that is no topic's."""
+        return f"there is no topic with id {topic_id}; it was deleted, or never created"
+
+    def no_partition(self, topic_id: int, number: int) -> str:
+        """The text for a partition that is not there."""
         info = self.topics_state.by_id.get(topic_id)
         if info is None:
-            return f"there is no topic with id {topic_id}; it was deleted, or never created"
+            return self.no_topic(topic_id)
         return f"topic {info.name!r} has partitions 0 to {info.partitions - 1}, not {number}"
+
+    @property
+    def access_is_checked(self) -> bool:
+        """Whether a principal may do only what rules allow; before the first one, everything."""
+        return bool(self.acls.rules)
 
     def topics(self) -> list[TopicInfo]:
         """All topics by name."""
@@ -77,19 +90,19 @@ class CatalogState:
         """Raises: TopicNotFound."""
         info = self.topics_state.by_id.get(topic_id)
         if info is None:
-            raise TopicNotFound(self._no_partition(topic_id, 0))
+            raise TopicNotFound(self.no_partition(topic_id, 0))
         return info
 
     def partition_at(self, topic_id: int, number: int) -> Partition:
         """One partition, to be read. Raises: TopicNotFound."""
         key = topic_id << 32 | number
         if number >> 32:
-            raise TopicNotFound(self._no_partition(topic_id, number))
+            raise TopicNotFound(self.no_partition(topic_id, number))
         found = self._used.get(key)
         if found is not None:
             return found
         if key not in self.partitions:
-            raise TopicNotFound(self._no_partition(topic_id, number))
+            raise TopicNotFound(self.no_partition(topic_id, number))
         return self.partitions.look(key)
 
     def begin_offset(self, topic_id: int, partition: int) -> int:

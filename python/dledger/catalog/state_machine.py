@@ -21,6 +21,7 @@ from dledger.catalog.topics.table import TableFactory
 from dledger.errors import CorruptStore
 from dledger.protocol.messages.catalog_commands import (
     AbortTransaction,
+    AddAcls,
     AddPartitions,
     Admit,
     AdoptCommitLog,
@@ -44,6 +45,7 @@ from dledger.protocol.messages.catalog_commands import (
     LeaveGroup,
     OpenStage,
     ReleasePartitions,
+    RemoveAcls,
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry_runs import EntryRun
@@ -193,7 +195,7 @@ class Catalog(CatalogState):
     def _refusal(self, header: BodyHeader, partition: Partition | None) -> DataResult:
         if partition is None:
             return DataResult(
-                Code.UNKNOWN_TOPIC, -1, self._no_partition(header.topic_id, header.partition)
+                Code.UNKNOWN_TOPIC, -1, self.no_partition(header.topic_id, header.partition)
             )
         if header.kind != BodyKind.DATA:
             return DataResult(
@@ -257,6 +259,8 @@ class Catalog(CatalogState):
                 return self.users.remove(command)
             case IssueToken():
                 return self.users.issue(command, self.clock_ms)
+            case AddAcls() | RemoveAcls():
+                return self.acls.change(command)
             case Expire():
                 self.users.expire(self.clock_ms)
                 self.transactions.expire(self.clock_ms)

@@ -8,7 +8,14 @@ import click
 
 from dledger.cli.common import CONTEXT
 from dledger.config import nearest
-from dledger.errors import AccessDenied, DLedgerError, PathError, Unavailable, WrongGroup
+from dledger.errors import (
+    AccessDenied,
+    DLedgerError,
+    PathError,
+    PermissionDenied,
+    Unavailable,
+    WrongGroup,
+)
 
 
 class CommandGroup(click.Group):
@@ -33,7 +40,7 @@ class CommandGroup(click.Group):
             return super().invoke(ctx)
         except (AccessDenied, PathError, Unavailable, WrongGroup) as error:
             chosen = ctx.meta.pop(CONTEXT, None)
-            if chosen is None:
+            if chosen is None or isinstance(error, PermissionDenied):
                 raise
             raise DLedgerError(
                 f"{error}; context {chosen.name!r} stands for this group: where it is another one "

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from dledger.cli.access.acl import acl
 from dledger.cli.access.quotas import quotas
 from dledger.cli.access.users import users
 from dledger.cli.commands import CommandGroup
@@ -103,8 +104,8 @@ def main() -> None:
 
 _COMMANDS: Final = (
     serve, stop, status, console, topics, append, tail, get_offsets, groups, transfer, admit,
-    secret, users, quotas, verify, dump, reset_term, bench, rocketmq, export, import_, context,
-    completion,
+    secret, users, acl, quotas, verify, dump, reset_term, bench, rocketmq, export, import_,
+    context, completion,
 )  # fmt: skip
 for _command in _COMMANDS:
     main.add_command(_command)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dledger.client.blocking.waiting import RecordFuture
     from dledger.client.protocol.consuming.records import ConsumerRecord
     from dledger.client.protocol.consuming.settings import TopicPartition
+    from dledger.client.protocol.operations.access import AclDecision
     from dledger.client.protocol.operations.group_state import (
         CommitState,
         EntryState,
@@ -37,10 +38,13 @@ if TYPE_CHECKING:
         Range,
         Span,
     )
+    from dledger.protocol.messages.acl_rules import AclRule
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "AclDecision": "dledger.client.protocol.operations.access",
+        "AclRule": "dledger.protocol.messages.acl_rules",
         "Appended": "dledger.client.protocol.results",
         "AsyncClient": "dledger.client.aio.client",
         "AsyncConsumer": "dledger.client.aio.consumer",
@@ -74,6 +78,8 @@ __getattr__, __dir__ = lazy_names(
 )
 
 __all__ = [
+    "AclDecision",
+    "AclRule",
     "Appended",
     "AsyncClient",
     "AsyncConsumer",

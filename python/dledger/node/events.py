@@ -79,6 +79,8 @@ class NodeEvents:
     """Members have to prove the group's secret from this entry on."""
     quotas_altered: Event[[]] = field(default_factory=Event)
     """Principals have other quotas from this entry on."""
+    access_changed: Event[[]] = field(default_factory=Event)
+    """Principals may do other things from some entry on that was just applied."""
     idle: Event[[]] = field(default_factory=Event)
     """No client has used the node for ``idle_timeout_ms``."""
     restart: Event[[Callable[[], None]]] = field(default_factory=Event)

@@ -4,6 +4,7 @@ it calls; the rest they hear by events."""
 from __future__ import annotations
 
 from dledger.compiled import native
+from dledger.node.access.authorizer import Authorizer
 from dledger.node.application import Application
 from dledger.node.context import NodeContext
 from dledger.node.handlers.consumer_sessions import ConsumerSessions
@@ -66,17 +67,20 @@ class NodeParts:
         self.polls = LongPolls(
             context.catalog.partitions, applied=events.applied, watched=events.watched
         )
+        events.access_changed.subscribe(self.polls.give_up_all)
         self.application = self._application(context)
         self.reads = Reads(context, self.polls)
-        self.metadata = MetadataHandler(context, self.linearizable)
+        access = Authorizer(context)
+        self.metadata = MetadataHandler(context, self.linearizable, access=access)
         self.sessions = ConsumerSessions(context, self.proposals, linearizable=self.linearizable)
         handlers = RequestHandlers(
+            access=access,
             proposals=self.proposals,
             reads=self.reads,
             offsets=Offsets(context, self.linearizable, polls=self.polls),
             metadata=self.metadata,
             admissions=self.admissions,
-            listings=Listings(context, self.linearizable),
+            listings=Listings(context, self.linearizable, access=access),
             sessions=self.sessions,
             repairs=self.repairs,
             snapshots=self.snapshots.receiver,

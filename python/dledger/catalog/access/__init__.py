@@ -1,1 +1,1 @@
-"""Replicated state of who may use the group, and how much of it."""
+"""Replicated state of who may use the group, what each may do there, and how much."""

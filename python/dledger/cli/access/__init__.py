@@ -1,1 +1,1 @@
-"""Commands on who may use the group, and how much of it."""
+"""Commands on who may use a group, what each may do there, and how much."""

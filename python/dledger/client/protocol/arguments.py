@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from dledger.client.protocol.results import Span
 from dledger.errors import ConfigError
 from dledger.interrupts import is_interrupt
+from dledger.protocol.messages.acl_rules import AclRule
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.protocol.messages.client import OffsetKind, TopicInfo
 from dledger.records.columns.types import Columns
@@ -198,6 +199,7 @@ TAKEN: Final[Mapping[str, Take]] = {
     "Columns": _one_of(Columns),
     "pa.RecordBatch": _record_batch,
     "Sequence[str]": _each(_text, "a list of texts (str)"),
+    "Sequence[str | AclRule]": _each(_one_of(str, AclRule), "a list of rules (str)"),
     "str | Sequence[str]": lambda value: (
         value if isinstance(value, str) else _each(_text, "a list of texts")(value)
     ),

@@ -71,6 +71,7 @@ _ERRORS: Final[dict[Code, type[DLedgerError]]] = {
     Code.SCHEMA_MISMATCH: errors.SchemaMismatch,
     Code.UNEXPECTED_ARGUMENT: errors.ConfigError,
     Code.LEADER_PENDING_FULL: errors.QueueFull,
+    Code.ACCESS_DENIED: errors.PermissionDenied,
     Code.BEHIND: errors.Behind,
 }
 

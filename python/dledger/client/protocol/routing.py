@@ -294,7 +294,7 @@ class Call:
         )
 
 
-_BEFORE_THE_LOG = (Code.LIMIT_REACHED, Code.ILLEGAL_MEMBER_STATE)
+_BEFORE_THE_LOG = (Code.LIMIT_REACHED, Code.ILLEGAL_MEMBER_STATE, Code.ACCESS_DENIED)
 """A leader refuses so by its present state. An earlier attempt that it let pass may be in the log
 and be committed."""
 _NOT_HERE = (Code.NOT_LEADER, Code.UNKNOWN_MEMBER)

@@ -95,10 +95,7 @@ class Reads(NodePart):
             # Ids are never given twice: one that is not given yet, as far as this replica knows,
             # may be soon.
             if request.topic_id < self._catalog.topics_state.next_id:
-                text = (
-                    f"there is no partition {request.partition} of a topic with id "
-                    f"{request.topic_id} (any more)"
-                )
+                text = self._catalog.no_partition(request.topic_id, request.partition)
                 asked.answer(Code.UNKNOWN_TOPIC, text)
             else:
                 self._hold_behind(asked)

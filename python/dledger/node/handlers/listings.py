@@ -4,14 +4,17 @@ of the log."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final
 
+from dledger.catalog.access.acls import PRODUCER, TOPIC
 from dledger.catalog.clients.writers import Offsets
 from dledger.catalog.listing import (
     first_offsets,
+    list_acls,
     list_commits,
     list_members,
     list_partitions,
@@ -20,6 +23,8 @@ from dledger.catalog.listing import (
 )
 from dledger.errors import CorruptEntry, OffsetOutOfRange, ProtocolError, TopicNotFound
 from dledger.net import Connection
+from dledger.node.access.authorizer import Authorizer
+from dledger.node.access.sight import Sight
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.handlers.offsets import LinearizableReads
 from dledger.protocol.messages.catalog_commands import Command
@@ -39,6 +44,7 @@ MAX_ROWS: Final = {
     Listing.MEMBERS: 20,
     Listing.QUOTAS: 200,
     Listing.USERS: 500,
+    Listing.ACLS: 500,
 }
 """Of one page, so that it fits a frame's header."""
 READ_BYTES: Final = 4 << 20
@@ -53,14 +59,20 @@ Send = Callable[[ListResponse], None]
 class Listings(NodePart):
     """Answers `ListRequest`s from the applied state and, where it has to, from the log."""
 
-    def __init__(self, context: NodeContext, linearizable: LinearizableReads) -> None:
+    def __init__(
+        self, context: NodeContext, linearizable: LinearizableReads, *, access: Authorizer
+    ) -> None:
         super().__init__(context)
         self._linearizable = linearizable
+        self._access = access
 
     def ask(self, connection: Connection, request_id: int, request: ListRequest) -> None:
         """Answer when everything that was acknowledged before is applied here."""
 
         def send(answer: ListResponse) -> None:
+            sight = self._access.sight(connection)
+            if not sight.is_whole:
+                answer = replace(answer, rows=tuple(_shown(request.listing, answer.rows, sight)))
             connection.send(answer, request_id)
 
         serve = partial(self._serve, request, send)
@@ -72,6 +84,8 @@ class Listings(NodePart):
             send(self._page(*list_partitions(self._catalog, request.start, limit)))
         elif request.listing is Listing.PROGRESS:
             send(self._page(*list_progress(self._catalog, request.name, request.start, limit)))
+        elif request.listing is Listing.ACLS:
+            send(self._page(*list_acls(self._catalog, request.start, limit)))
         elif request.listing is Listing.MEMBERS:
             send(self._page(*list_members(self._catalog, request.name, request.start, limit)))
         elif request.listing is Listing.QUOTAS:
@@ -175,6 +189,21 @@ class Listings(NodePart):
             return self._catalog.topic_by_id(topic_id).name
         except TopicNotFound:  # deleted
             return ""
+
+
+def _shown(listing: Listing, rows: Iterable[dict[str, Any]], sight: Sight) -> Rows:
+    """The rows, and what they name, as far as the asker may describe it."""
+    if listing is Listing.COMMITS:
+        rows = sight.of(PRODUCER, rows, itemgetter("writer_id"))
+    elif listing in (Listing.PARTITIONS, Listing.PROGRESS):
+        rows = sight.of(TOPIC, rows, itemgetter("topic"))
+    named = {Listing.COMMITS: "offsets", Listing.MEMBERS: "partitions"}.get(listing)
+    if named is None:
+        return list(rows)
+    return [
+        row | {named: {topic: row[named][topic] for topic in sight.of(TOPIC, row[named], str)}}
+        for row in rows
+    ]
 
 
 def _entry_row(entry: Entry) -> dict[str, Any]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
+from dledger.catalog.access.acls import CONSUMERS, TOPIC
 from dledger.catalog.topics.partition import RAW
 from dledger.errors import TopicNotFound
 from dledger.net import Connection
+from dledger.node.access.authorizer import Authorizer
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.handlers.offsets import LinearizableReads
 from dledger.node.proposals.proposal_queue import BETWEEN_S
+from dledger.protocol.messages.acl_decisions import AclDecisionRequest, AclDecisionResponse
 from dledger.protocol.messages.client import (
     GroupRequest,
     GroupResponse,
@@ -30,13 +34,22 @@ from dledger.protocol.messages.codes import Code
 from dledger.raft.state.ready import TransferDone
 from dledger.types import NodeId, Role
 
+OF_EVERYBODY: Final = (
+    *("node_id", "group", "members", "role", "term", "leader_id"),
+    *("begin_index", "clock"),  # which nodes ask one another for
+)
+"""Values of the status that each client is told that is admitted."""
+
 
 class MetadataHandler(NodePart):
     """Metadata, consumer groups, status and transfers."""
 
-    def __init__(self, context: NodeContext, linearizable: LinearizableReads) -> None:
+    def __init__(
+        self, context: NodeContext, linearizable: LinearizableReads, *, access: Authorizer
+    ) -> None:
         super().__init__(context)
         self._linearizable = linearizable
+        self._access = access
         context.events.role.subscribe(lambda change: self.leadership_changed())
         context.events.transferred.subscribe(self.transferred)
         self._started_ms = self._now_ms()
@@ -51,7 +64,7 @@ class MetadataHandler(NodePart):
         linearizable; a follower tells what it has applied."""
 
         def answer(code: Code) -> None:
-            connection.send(self._metadata(request, code), request_id)
+            self._tell(connection, request_id, request, code)
 
         if (request.topics or request.all_topics) and self._raft.role is Role.LEADER:
             self._linearizable.add(answer)
@@ -73,9 +86,16 @@ class MetadataHandler(NodePart):
             self._between = None
         asking, self._asking = self._asking, []
         for connection, request_id, request in asking:
-            connection.send(self._metadata(request, Code.SUCCESS), request_id)
+            self._tell(connection, request_id, request, Code.SUCCESS)
 
-    def _metadata(self, request: MetadataRequest, code: Code) -> MetadataResponse:
+    def _tell(
+        self, connection: Connection, request_id: int, request: MetadataRequest, code: Code
+    ) -> None:
+        sight = self._access.sight(connection)
+        topics = sight.of(TOPIC, self._topics(request), lambda info: info.name)
+        connection.send(self._metadata(topics, code), request_id)
+
+    def _metadata(self, topics: Sequence[TopicInfo], code: Code) -> MetadataResponse:
         refusal = f"the topics cannot be told now: {code.name}; ask again"
         return MetadataResponse(
             code=code,
@@ -85,18 +105,18 @@ class MetadataHandler(NodePart):
             leader_id=self._leader_id,
             term=self._raft.term,
             peers={str(peer): address for peer, address in self._context.addresses().items()},
-            topics=self._topics(request),
+            topics=tuple(topics),
             max_body_bytes=self._group.max_body_bytes,
         )
 
-    def _topics(self, request: MetadataRequest) -> tuple[TopicInfo, ...]:
+    def _topics(self, request: MetadataRequest) -> list[TopicInfo]:
         if request.all_topics:
-            return tuple(self._catalog.topics())
+            return self._catalog.topics()
         found: list[TopicInfo] = []
         for name in request.topics:
             with suppress(TopicNotFound):
                 found.append(self._catalog.topic(name))
-        return tuple(found)
+        return found
 
     # --- consumer groups --------------------------------------------------------------------------
 
@@ -106,11 +126,16 @@ class MetadataHandler(NodePart):
         """Committed offsets of a group, or all groups' names; linearizable."""
 
         def serve() -> None:
+            sight = self._access.sight(connection)
             answer = GroupResponse(code=Code.SUCCESS, leader_id=self._leader_id)
             if request.consumer_group:
-                answer = replace(answer, offsets=self._catalog.group(request.consumer_group))
+                offsets = self._catalog.group(request.consumer_group)
+                if not sight.is_whole:
+                    offsets = {topic: offsets[topic] for topic in sight.of(TOPIC, offsets, str)}
+                answer = replace(answer, offsets=offsets)
             else:
-                answer = replace(answer, groups=tuple(self._catalog.groups()))
+                groups = sight.of(CONSUMERS, self._catalog.groups(), str)
+                answer = replace(answer, groups=tuple(groups))
             connection.send(answer, request_id)
 
         self._linearizable.answer(connection, request_id, serve, refusal=GroupResponse)
@@ -125,9 +150,9 @@ class MetadataHandler(NodePart):
             leader = self._leader_id
             some, newest = self._catalog.schemas.behind(request.topic_id, request.after)
             if newest == RAW:
-                text = (
-                    f"there is no typed topic with id {request.topic_id}; it was deleted, or is raw"
-                )
+                text = self._catalog.no_topic(request.topic_id)
+                if request.topic_id in self._catalog.topics_state.by_id:
+                    text = f"the topic with id {request.topic_id} is raw: it has no columns"
                 response = SchemasResponse(code=Code.UNKNOWN_TOPIC, message=text, leader_id=leader)
             else:
                 response = SchemasResponse(
@@ -137,10 +162,26 @@ class MetadataHandler(NodePart):
 
         self._linearizable.answer(connection, request_id, serve, refusal=SchemasResponse)
 
+    # --- access -----------------------------------------------------------------------------------
+
+    def acl_decision(
+        self, connection: Connection, request_id: int, request: AclDecisionRequest
+    ) -> None:
+        """What the rules say; linearizable."""
+
+        def serve() -> None:
+            answer = self._access.decision(request)
+            connection.send(replace(answer, leader_id=self._leader_id), request_id)
+
+        self._linearizable.answer(connection, request_id, serve, refusal=AclDecisionResponse)
+
     # --- status -----------------------------------------------------------------------------------
 
     def status(self, connection: Connection, request_id: int, request: StatusRequest) -> None:
-        connection.send(StatusResponse(code=Code.SUCCESS, status=self.status_values()), request_id)
+        values = self.status_values()
+        if not self._access.sight(connection).has_cluster:
+            values = {name: values[name] for name in OF_EVERYBODY}
+        connection.send(StatusResponse(code=Code.SUCCESS, status=values), request_id)
 
     def status_values(self) -> dict[str, Any]:
         """Plain values by name; documented in docs/operations.md."""

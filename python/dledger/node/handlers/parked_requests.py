@@ -214,10 +214,14 @@ class LongPolls:
         self._due.pop(connection, None)
         self._cost -= self._costs.pop(connection, 0)
 
-    def stop(self) -> None:
-        """Answer all waiting requests; no more records will come."""
+    def give_up_all(self) -> None:
+        """Let none wait any more: each is answered in its turn, as if its time were over."""
         for polls in tuple(self._held.values()):
             for poll in tuple(polls):
                 self._end(poll, poll.give_up)
+
+    def stop(self) -> None:
+        """Answer all waiting requests; no more records will come."""
+        self.give_up_all()
         while self._due:
             self._answer()

@@ -13,6 +13,7 @@ from dledger.errors import ProtocolError, StorageError
 from dledger.net import Connection, Handlers, Listener, Patience
 from dledger.net.connections.tls import server_context
 from dledger.net.limits.turns import Company, Pace, Turns
+from dledger.node.access.authorizer import Authorizer
 from dledger.node.application import Application
 from dledger.node.application import Handler as PayloadHandler
 from dledger.node.context import NodeContext, NodePart
@@ -28,6 +29,7 @@ from dledger.node.peers.links import frame_limits
 from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.node.repair.repairs import Repairs
 from dledger.node.snapshot.receiver import SnapshotReceiver
+from dledger.protocol.messages.acl_decisions import AclDecisionRequest
 from dledger.protocol.messages.client import (
     AdmitRequest,
     AppendRequest,
@@ -68,8 +70,9 @@ Handler = Callable[[Connection, int, Any], None]
 
 @dataclass(frozen=True, slots=True)
 class RequestHandlers:
-    """The parts of a node that answer requests."""
+    """The parts of a node that answer requests, and the one that lets them pass."""
 
+    access: Authorizer
     proposals: ProposalQueue
     reads: Reads
     offsets: Offsets
@@ -94,6 +97,7 @@ class RequestHandlers:
             TransferRequest: self.metadata.transfer,
             AdmitRequest: self.admissions.admit,
             ListRequest: self.listings.ask,
+            AclDecisionRequest: self.metadata.acl_decision,
             GroupHeartbeatRequest: self.sessions.heartbeat,
         }
 
@@ -110,6 +114,7 @@ class RequestRouter(NodePart):
         proposals = handlers.proposals
         self._proposals = proposals
         self._parts = handlers
+        self._access = handlers.access
         context.events.relieved.subscribe(self.relieved)
         context.status.add(self._status)
         self._listener: Listener | None = None
@@ -236,6 +241,8 @@ class RequestRouter(NodePart):
                 raise ProtocolError(f"peer {session.peer} sent {type(message).__name__}")
         elif self._catalog_lost and type(message) is not StatusRequest:
             connection.abort()  # as if this node were down: another one answers
+        elif self._access.is_on and self._access.refuses(connection, request_id, message, payload):
+            self.client_requests += 1
         elif (handle := self._with_payload.get(type(message))) is not None:
             self.client_requests += 1
             if connection is not self._company.last:
@@ -284,6 +291,8 @@ class RequestRouter(NodePart):
             session.budget.charge(requests=len(request_ids), bytes_in=sum(map(len, bodies)))
         if connection is not self._company.last:
             self._company.note(connection, connection.now_s())
+        if self._access.is_on:
+            request_ids, bodies = self._access.admitted(connection, message, request_ids, bodies)
         self._proposals.append(connection, message, request_ids, bodies)
         if self._proposals.unanswered.held_bytes > self._full_bytes:
             self._hold_back(connection)

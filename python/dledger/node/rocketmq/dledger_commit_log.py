@@ -23,8 +23,10 @@ dispatches what is committed.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from dledger.net import Connection
 from dledger.node.application import Application, Handler, refusing
 from dledger.node.context import NodeContext
 from dledger.node.handlers.offsets import LinearizableReads
@@ -32,6 +34,7 @@ from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.node.rocketmq.gets import ANSWERS, Gets
 from dledger.node.rocketmq.puts import Puts
 from dledger.node.rocketmq.reput_service import NodeReputService
+from dledger.protocol.messages.catalog_commands import AddAcls, RemoveAcls
 from dledger.protocol.messages.client import (
     AppendRequest,
     AppendResponse,
@@ -51,6 +54,7 @@ class DLedgerCommitLog(Application):
         self, context: NodeContext, proposals: ProposalQueue, *, linearizable: LinearizableReads
     ) -> None:
         self._catalog = context.catalog
+        self._proposals = proposals
         self._settings = StoreSettings.of(context.group, context.node)
         self.puts = Puts(context, proposals)
         context.status.add(self._status)
@@ -67,8 +71,22 @@ class DLedgerCommitLog(Application):
             PutMessageRequest: self.puts.put,
             **dict.fromkeys(ANSWERS, self.gets.ask),
             AppendRequest: refusing(AppendResponse, text),
-            ExecuteRequest: refusing(ExecuteResponse, text),
+            ExecuteRequest: partial(self._execute, refusing(ExecuteResponse, text)),
         }
+
+    def _execute(
+        self,
+        refuse: Handler,
+        connection: Connection,
+        request_id: int,
+        request: ExecuteRequest,
+        payload: memoryview,
+    ) -> None:
+        """Of all commands, those that have nothing to do with topics."""
+        if isinstance(request.command, AddAcls | RemoveAcls):
+            self._proposals.execute(connection, request_id, request)
+        else:
+            refuse(connection, request_id, request, payload)
 
     @property
     def waiting(self) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from dledger.protocol.messages.acl_rules import AclRule
 from dledger.protocol.messages.user_commands import IssueToken, RemoveUser, SetUser
 
 WHOLE_GROUP: Final = "Group"
@@ -276,6 +277,23 @@ class AlterQuotas:
     quotas: dict[str, int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddAcls:
+    """These rules hold from now on, all or none; those that are there already stay. ``force``: also
+    where no principal could change rules any more."""
+
+    rules: tuple[AclRule, ...]
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveAcls:
+    """These rules hold no longer, all or none; ``force`` as in `AddAcls`."""
+
+    rules: tuple[AclRule, ...]
+    force: bool = False
+
+
 Command = (
     CreateTopic
     | DeleteTopic
@@ -303,4 +321,6 @@ Command = (
     | SetUser
     | RemoveUser
     | IssueToken
+    | AddAcls
+    | RemoveAcls
 )

@@ -222,6 +222,8 @@ class Listing(IntEnum):
     password was set, or it was issued), until_ms (of a token: when it ends; of a user: until when
     its former password is good), and of a user salt and iterations (RFC 5802). Times are the
     catalog's."""
+    ACLS = 26
+    """effect, principal, operation, resource_type, resource: the rules, sorted."""
 
 
 @slots_dataclass(kw_only=True)

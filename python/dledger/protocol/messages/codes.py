@@ -64,7 +64,8 @@ class Code(IntEnum):
     LIMIT_REACHED = 614
     """The group has as much of this as a setting allows, which the message names."""
     ACCESS_DENIED = 615
-    """The other side has not shown a required proof: the secret, or a certificate."""
+    """The other side has not shown a required proof, the secret or a certificate, or the group's
+    rules do not let its principal do this."""
     REPLAY_MISMATCH = 616
     """The transaction was committed already, with other rows, or is older than the writer's last
     one."""

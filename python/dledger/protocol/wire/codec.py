@@ -16,6 +16,7 @@ from dledger.compiled import compiled
 from dledger.errors import ProtocolError
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages import client, fetched, hello, peer
+from dledger.protocol.messages.acl_decisions import AclDecisionRequest
 from dledger.protocol.messages.catalog_commands import Command
 from dledger.protocol.messages.client import (
     AppendRequest,
@@ -54,6 +55,7 @@ from dledger.types import Buffer
 Message = (
     ClientRequest
     | GroupHeartbeatRequest
+    | AclDecisionRequest
     | ClientResponse
     | PeerMessage
     | RepairMessage

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from dledger.protocol.messages import acl_decisions as acl
 from dledger.protocol.messages import catalog_commands as command
 from dledger.protocol.messages import client, fetched, hello, peer, repair, splits, throttling
 from dledger.protocol.messages import group_heartbeat as group
@@ -67,6 +68,8 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     65: broker.QueryMessageResponse,
     66: group.GroupHeartbeatRequest,
     67: group.GroupHeartbeatResponse,
+    70: acl.AclDecisionRequest,
+    71: acl.AclDecisionResponse,
     72: throttling.ThrottleNotice,
 }
 KINDS: Final[dict[type[Any], int]] = {message: kind for kind, message in MESSAGES.items()}
@@ -97,6 +100,8 @@ COMMANDS: Final[dict[int, type[Any]]] = {
     23: user.SetUser,
     24: user.RemoveUser,
     25: user.IssueToken,
+    26: command.AddAcls,
+    27: command.RemoveAcls,
     28: command.AlterQuotas,
 }
 """Commands are stored in the log, so these numbers are for ever."""

@@ -11,6 +11,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, overload
 
 from dledger.client.protocol.client_state import ClientState, Operation, T
 from dledger.client.protocol.operations import (
+    access,
     consumer_groups,
     group_state,
     messages,
@@ -143,6 +144,10 @@ class Operations(ABC):
     issue_token = Method(users.issue_token)
     revoke_token = Method(users.revoke_token)
     users = Method(users.users)
+    acls = Method(access.acls)
+    add_acls = Method(access.add_acls)
+    remove_acls = Method(access.remove_acls)
+    acl_decision = Method(access.acl_decision)
 
     commit_transaction = Method(transaction_requests.commit_transaction)
     abort_transaction = Method(transaction_requests.abort_transaction)

@@ -1,0 +1,256 @@
+"""The operation that each request and each command is, and on which resources: the one table of
+them.
+
+A request is let pass when its principal may do all that its row names. One that lists things has an
+empty row: it is answered, with what its principal may describe (`dledger.node.access.sight`). The
+rows of RocketMQ's requests hold for groups that keep such a log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from dledger.catalog.access.acls import (
+    ADMIN,
+    ALTER,
+    CLUSTER,
+    CONSUMERS,
+    CREATE,
+    DELETE,
+    DESCRIBE,
+    PRODUCER,
+    READ,
+    TOPIC,
+    WRITE,
+)
+from dledger.catalog.state import CatalogState
+from dledger.errors import FormatError
+from dledger.protocol.messages import catalog_commands as command
+from dledger.protocol.messages.acl_decisions import AclDecisionRequest
+from dledger.protocol.messages.client import (
+    AdmitRequest,
+    AppendRequest,
+    ExecuteRequest,
+    FetchRequest,
+    GroupRequest,
+    Listing,
+    ListRequest,
+    MetadataRequest,
+    OffsetsRequest,
+    SchemasRequest,
+    StatusRequest,
+    TransferRequest,
+)
+from dledger.protocol.messages.group_heartbeat import GroupHeartbeatRequest
+from dledger.protocol.messages.rocketmq import (
+    MAX_PUT_MESSAGES,
+    GetMessageRequest,
+    PutMessageRequest,
+    QueryMessageRequest,
+    ViewMessageRequest,
+)
+from dledger.protocol.messages.splits import SplitRequest
+from dledger.records.body.header import Flag, decode_header
+
+EVERY: Final = "*"
+SOME: Final = ""
+"""In place of a name; see `Acls.decide`."""
+DRAWN: Final = re.compile(r"[0-9a-f]{32}")
+"""The name of a producer that has none from its program: the client draws it, and nobody guesses
+it."""
+
+
+class Need(NamedTuple):
+    """What a principal must be allowed."""
+
+    operation: str
+    resource_type: str
+    resource: str = ""
+    topic_id: int = -1
+    """By which the request names the topic; -1: by its name."""
+
+
+Needs = Iterator[Need]
+Row = Callable[[Any, CatalogState], Iterable[Need]]
+"""What a request needs in this state."""
+
+
+def cluster(operation: str) -> Row:
+    """A row on the group of nodes itself."""
+    needs = (Need(operation, CLUSTER),)
+    return lambda asked, catalog: needs
+
+
+def on(operation: str, resource_type: str, field: str) -> Row:
+    """A row on the resource that a field names, or on all that it does."""
+
+    def needs(asked: Any, catalog: CatalogState) -> Needs:
+        named = getattr(asked, field)
+        for name in (named,) if isinstance(named, str) else named:
+            yield Need(operation, resource_type, name)
+
+    return needs
+
+
+def both(*rows: Row) -> Row:
+    """A row that needs what each of these does."""
+    return lambda asked, catalog: (need for row in rows for need in row(asked, catalog))
+
+
+def nothing(asked: Any, catalog: CatalogState) -> Iterable[Need]:
+    """A row that needs nothing: the answer shows what the principal may describe."""
+    return ()
+
+
+def topic_of(operation: str, topic_id: int, catalog: CatalogState) -> Needs:
+    """What a topic needs that a request names by its id; nothing where it is not there, which the
+    answer says."""
+    info = catalog.topics_state.by_id.get(topic_id)
+    if info is not None:
+        yield Need(operation, TOPIC, info.name, topic_id)
+
+
+def by_id(operation: str) -> Row:
+    """A row on the topic of the field ``topic_id``."""
+    return lambda asked, catalog: topic_of(operation, asked.topic_id, catalog)
+
+
+def _spans(asked: SplitRequest, catalog: CatalogState) -> Needs:
+    for topic_id in dict.fromkeys(row[0] for row in asked.rows()):
+        yield from topic_of(DESCRIBE, topic_id, catalog)
+
+
+def _one_group(asked: GroupRequest, catalog: CatalogState) -> Needs:
+    if asked.consumer_group:
+        yield Need(DESCRIBE, CONSUMERS, asked.consumer_group)
+
+
+LISTINGS: Final[dict[Listing, Row]] = {
+    Listing.PARTITIONS: nothing,
+    Listing.PROGRESS: on(DESCRIBE, CONSUMERS, "name"),
+    Listing.MEMBERS: on(DESCRIBE, CONSUMERS, "name"),
+    Listing.COMMITS: nothing,
+    # commands as they stand in the log, of everybody
+    Listing.ENTRIES: cluster(ADMIN),
+    Listing.ACLS: cluster(DESCRIBE),
+    Listing.USERS: cluster(DESCRIBE),
+    Listing.QUOTAS: cluster(DESCRIBE),
+}
+
+
+def batch(body: memoryview, catalog: CatalogState) -> Needs:
+    """What a batch needs that is appended; nothing where the bytes are none, which the answer
+    says. One of a stage goes the way of its writer, one of a named producer that of the name."""
+    try:
+        header = decode_header(body)
+    except ValueError:
+        return
+    yield from topic_of(WRITE, header.topic_id, catalog)
+    if header.flags & Flag.STAGED:
+        if (stage := catalog.transactions.stages.get(header.producer_id)) is not None:
+            yield Need(WRITE, PRODUCER, stage.writer_id)
+    elif header.producer_id:
+        session = catalog.producers.sessions.get(header.producer_id)
+        if session is not None and not DRAWN.fullmatch(session.name):
+            yield Need(WRITE, PRODUCER, session.name)
+
+
+def _put(messages: memoryview, catalog: CatalogState) -> Needs:
+    """What messages of RocketMQ need; nothing where the bytes are none, which the answer says."""
+    from dledger.rocketmq.format.append_hook import check_messages  # of few groups
+
+    try:
+        topics = dict.fromkeys(one.topic for one in check_messages(messages, MAX_PUT_MESSAGES))
+    except FormatError:
+        return
+    for topic in topics:
+        yield Need(WRITE, TOPIC, topic)
+
+
+def _session(asked: command.InitProducer, catalog: CatalogState) -> Needs:
+    if DRAWN.fullmatch(asked.producer_name):
+        yield Need(WRITE, TOPIC, SOME)
+    else:
+        yield Need(WRITE, PRODUCER, asked.producer_name)
+
+
+def _written(asked: command.CommitWrite, catalog: CatalogState) -> Needs:
+    yield Need(WRITE, PRODUCER, asked.writer_id)
+    if asked.formerly:
+        yield Need(WRITE, PRODUCER, asked.formerly)
+
+
+def _columns(asked: command.EvolveSchema, catalog: CatalogState) -> Needs:
+    """The first columns of a topic come with the first rows."""
+    yield Need(ALTER if asked.base_version > 0 else WRITE, TOPIC, asked.topic)
+
+
+def _consumed(asked: command.CommitConsumedTransaction, catalog: CatalogState) -> Needs:
+    yield Need(WRITE, PRODUCER, asked.writer_id)
+    yield from COMMITS(asked.consumed, catalog)
+
+
+COMMITS: Final = both(on(READ, CONSUMERS, "consumer_group"), on(READ, TOPIC, "offsets"))
+_WRITER: Final = on(WRITE, PRODUCER, "writer_id")
+_CONSUMER: Final = on(READ, CONSUMERS, "consumer_group")
+
+COMMANDS: Final[dict[type[Any], Row]] = {
+    command.CreateTopic: on(CREATE, TOPIC, "name"),
+    command.DeleteTopic: on(DELETE, TOPIC, "name"),
+    command.AddPartitions: on(ALTER, TOPIC, "name"),
+    command.EvolveSchema: _columns,
+    command.InitProducer: _session,
+    command.OpenStage: _WRITER,
+    command.CommitTransaction: _WRITER,
+    command.CommitWrite: _written,
+    command.AbortTransaction: _WRITER,
+    command.CommitOffsets: COMMITS,
+    command.CommitProgress: COMMITS,
+    command.CommitConsumed: COMMITS,
+    command.CommitConsumedTransaction: _consumed,
+    command.JoinGroup: both(_CONSUMER, on(READ, TOPIC, "topics")),
+    command.ReleasePartitions: _CONSUMER,
+    command.LeaveGroup: _CONSUMER,
+    command.HoldRetention: on(ALTER, CONSUMERS, "consumer_group"),
+    command.DeleteGroup: on(DELETE, CONSUMERS, "consumer_group"),
+    command.Expire: cluster(ADMIN),
+    command.Admit: cluster(ADMIN),
+    command.AdoptCommitLog: cluster(ADMIN),
+    command.EnforceSecret: cluster(ADMIN),
+    command.AddAcls: cluster(ADMIN),
+    command.RemoveAcls: cluster(ADMIN),
+    command.SetUser: cluster(ADMIN),
+    command.RemoveUser: cluster(ADMIN),
+    command.IssueToken: cluster(ADMIN),
+    command.AlterQuotas: cluster(ADMIN),
+}
+"""Of what `ExecuteRequest` brings."""
+
+REQUESTS: Final[dict[type[Any], Row]] = {
+    MetadataRequest: on(DESCRIBE, TOPIC, "topics"),
+    OffsetsRequest: both(on(DESCRIBE, TOPIC, "topics"), on(DESCRIBE, TOPIC, "newer_than")),
+    FetchRequest: by_id(READ),
+    SplitRequest: _spans,
+    SchemasRequest: by_id(DESCRIBE),
+    GroupRequest: _one_group,
+    GroupHeartbeatRequest: _CONSUMER,
+    ListRequest: lambda asked, catalog: LISTINGS[asked.listing](asked, catalog),
+    StatusRequest: nothing,
+    TransferRequest: cluster(ADMIN),
+    AdmitRequest: cluster(ADMIN),
+    ExecuteRequest: lambda asked, catalog: COMMANDS[type(asked.command)](asked.command, catalog),
+    AclDecisionRequest: cluster(DESCRIBE),
+    GetMessageRequest: on(READ, TOPIC, "topic"),
+    QueryMessageRequest: on(READ, TOPIC, "topic"),
+    # by its place in the log, whichever topic it is of
+    ViewMessageRequest: lambda asked, catalog: (Need(READ, TOPIC, EVERY),),
+}
+"""Of the requests that say by themselves what they are about."""
+
+PAYLOADS: Final[dict[type[Any], Callable[[memoryview, CatalogState], Needs]]] = {
+    AppendRequest: batch,
+    PutMessageRequest: _put,
+}
+"""Of those whose payload does."""
