@@ -223,13 +223,16 @@ class NodeConfig:
     """PEM file with this node's own certificate, for the host that others reach it by."""
     tls_key: str = ""
     """PEM file with its private key, without a passphrase."""
+    tls_crl: str = ""
+    """PEM file with the certificates that the authority has revoked, each authority's list; these
+    are refused."""
 
     def __post_init__(self) -> None:
         check_name("node id", self.node_id)
         check_secret_file(self.secret_file)
         if self.clients_prove and not self.secret_file:
             raise ConfigError("clients_prove without secret_file: which secret is it?")
-        tls_files(self.tls_ca, self.tls_certificate, self.tls_key)
+        tls_files(self.tls_ca, self.tls_certificate, self.tls_key, self.tls_crl)
         if self.flush not in {"sync", "async"}:
             raise ConfigError(f"flush {self.flush!r}: write 'sync' or 'async'")
         if not 0 < self.disk_warn_ratio <= self.disk_full_ratio <= 1:
@@ -267,7 +270,7 @@ class NodeConfig:
 
     @property
     def tls(self) -> Tls | None:
-        return tls_files(self.tls_ca, self.tls_certificate, self.tls_key)
+        return tls_files(self.tls_ca, self.tls_certificate, self.tls_key, self.tls_crl)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,16 +309,19 @@ class ClientConfig:
     """PEM file with the client's own certificate."""
     tls_key: str = ""
     """PEM file with its private key, without a passphrase."""
+    tls_crl: str = ""
+    """PEM file with the certificates that the authority has revoked, each authority's list; these
+    are refused."""
 
     def __post_init__(self) -> None:
         check_secret_file(self.secret_file)
-        tls_files(self.tls_ca, self.tls_certificate, self.tls_key)
+        tls_files(self.tls_ca, self.tls_certificate, self.tls_key, self.tls_crl)
         if self.compression not in {"none", "lz4", "zstd"}:
             raise ConfigError(f"compression {self.compression!r}: write 'none', 'lz4' or 'zstd'")
 
     @property
     def tls(self) -> Tls | None:
-        return tls_files(self.tls_ca, self.tls_certificate, self.tls_key)
+        return tls_files(self.tls_ca, self.tls_certificate, self.tls_key, self.tls_crl)
 
 
 def from_settings(cls: type[T], settings: dict[str, Any]) -> T:

@@ -77,6 +77,8 @@ class NodeEvents:
     """Requests that were held in memory were answered."""
     secret_enforced: Event[[]] = field(default_factory=Event)
     """Members have to prove the group's secret from this entry on."""
+    reload: Event[[]] = field(default_factory=Event)
+    """Somebody wants the files that may change to be read again now."""
     idle: Event[[]] = field(default_factory=Event)
     """No client has used the node for ``idle_timeout_ms``."""
     restart: Event[[Callable[[], None]]] = field(default_factory=Event)

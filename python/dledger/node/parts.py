@@ -19,6 +19,7 @@ from dledger.node.maintenance.disk_watch import DiskWatch
 from dledger.node.maintenance.expiry import Expiry
 from dledger.node.maintenance.idle_timeout import IdleTimeout
 from dledger.node.maintenance.maintenance import Maintenance
+from dledger.node.maintenance.reload import Reload
 from dledger.node.maintenance.retention import Retention
 from dledger.node.peers.handshake import Gate
 from dledger.node.proposals.applier import Applier
@@ -104,6 +105,7 @@ class NodeParts:
                 self.checkpointer,
                 self.retention,
                 context.audit,
+                Reload(context, self.gate, router=self.router),
                 self.idle_timeout,
             ),
         )

@@ -8,7 +8,7 @@ directory.
     [contexts.prod]
     bootstrap = "a:7001,b:7001"      # or a directory
     secret_file = "/etc/dledger/secret"
-    tls_ca = "/etc/dledger/ca.pem"   # also tls_certificate and tls_key
+    tls_ca = "/etc/dledger/ca.pem"   # also tls_certificate, tls_key, tls_crl
 
     [options]
     timeout = 30                     # of each command that has --timeout
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "DLEDGER_CONFIG"
 """Names another file."""
-FILES: Final = ("secret_file", "tls_ca", "tls_certificate", "tls_key")
+FILES: Final = ("secret_file", "tls_ca", "tls_certificate", "tls_key", "tls_crl")
 """Files by which a command proves its identity: fields of a context, settings of a client."""
 TABLES: Final = ("context", "contexts", "options")
 

@@ -86,6 +86,12 @@ class Listener:
         self.host, self.port = self._server.sockets[0].getsockname()[:2]
         self._timer = self._loop.call_later(self._patience.sweep_s, self._sweep)
 
+    def use(self, tls: ssl.SSLContext) -> None:
+        """The context of the connections that come from now on, of a port that was opened with
+        one."""
+        assert self._door is not None
+        self._door.tls = tls
+
     async def close(self) -> None:
         """Accept no more, send the unsent bytes of each connection, close them."""
         if self._timer:
