@@ -80,7 +80,8 @@ def user_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def issue(tmp_path: Path) -> Callable[..., dict[str, str]]:
     """``issue(*names, authority=None, nodes=..., users=())``: the three settings of TLS, for a
     certificate with these names (127.0.0.1 without any), for these nodes and users, of
-    ``authority``, or of one that nobody else knows."""
+    ``authority``, or of one that nobody else knows; ``dates``: its ``not_before`` and
+    ``not_after``."""
     import trustme  # loads a large library, for few tests
     from cryptography.x509 import UniformResourceIdentifier as uri
 
@@ -89,6 +90,7 @@ def issue(tmp_path: Path) -> Callable[..., dict[str, str]]:
         authority: Any = None,
         nodes: tuple[str, ...] = ("n0", "n1", "n2"),
         users: tuple[str, ...] = (),
+        **dates: Any,
     ) -> dict[str, str]:
         authority = authority or trustme.CA()
         with pytest.MonkeyPatch.context() as patch:
@@ -102,6 +104,7 @@ def issue(tmp_path: Path) -> Callable[..., dict[str, str]]:
                 *(names or ("127.0.0.1",)),
                 *(f"dledger://node/{node}" for node in nodes),
                 *(f"dledger://client/{user}" for user in users),
+                **dates,
             )
         parts = {
             "tls_ca": authority.cert_pem.bytes(),

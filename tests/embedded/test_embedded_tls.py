@@ -96,8 +96,8 @@ def test_commands_take_the_files_from_the_environment(
     group: EmbeddedGroup, tls: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(Path(tls["tls_ca"]).parent)
-    for name, variable in TLS_VARIABLES.items():
-        monkeypatch.setenv(variable, Path(tls[name]).name)
+    for name, path in tls.items():
+        monkeypatch.setenv(TLS_VARIABLES[name], Path(path).name)
     result = CliRunner().invoke(main, ["status", "-b", group.bootstrap_servers])
     assert result.exit_code == 0, result.output
     assert "leader" in result.output.lower()

@@ -9,13 +9,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trustme
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from net_fakes import dial
 from tls_port import LIMITS, Issue, OpenPort, ask_rpc, beat, open_blocking, refused, tls_of
 
@@ -174,7 +175,7 @@ async def test_a_node_is_a_peer_only_with_a_certificate(
         lambda: node.address,
         lambda: Greeting(HelloRequest(group="g", node_id="n1")),
         on_change=changes.append,
-        tls=client_context(tls_of(own)),
+        tls=lambda: client_context(tls_of(own)),
     )
     link.start()
     link.send(beat(1))
@@ -230,6 +231,83 @@ def test_files_that_are_not_what_they_should_be_are_named(
         with pytest.raises(ConfigError, match=words) as caught:
             make(tls_of({**files, name: str(path)}))
         assert name in str(caught.value)
+
+
+def with_list(
+    authority: trustme.CA, files: dict[str, str], *revoked: dict[str, str], days: int = 1
+) -> dict[str, str]:
+    """The same with a list of the authority's revoked certificates, good until in ``days``."""
+    key = cast(Any, authority)._private_key
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(cast(Any, authority)._certificate.subject)
+        .last_update(now - timedelta(days=7))
+        .next_update(now + timedelta(days=days))
+    )
+    for each in revoked:
+        own = x509.load_pem_x509_certificate(Path(each["tls_certificate"]).read_bytes())
+        entry = x509.RevokedCertificateBuilder().serial_number(own.serial_number)
+        made = made.add_revoked_certificate(entry.revocation_date(now).build())
+    path = Path(files["tls_certificate"]).parent / "revoked.pem"
+    pem = made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    path.write_bytes(pem)
+    return {**files, "tls_crl": str(path)}
+
+
+def test_revoked_certificates_are_refused_by_name_on_both_sides(
+    port: OpenPort, issue: Issue, new_loop: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = trustme.CA()
+    sound, revoked = issue(authority=authority), issue(authority=authority)
+    strict = with_list(authority, sound, revoked)
+    node = port(tls_of(strict))
+    assert ask_rpc(new_loop, node.address, tls_of(sound), [b"a"]) == b"a"
+    for text in refused(node.address, tls_of(revoked), new_loop):
+        assert "since it was revoked. Have it signed anew" in text
+    assert any("It is on the list in tls_crl" in text for text in caplog.messages)
+    for text in refused(port(tls_of(revoked)).address, tls_of(strict), new_loop):
+        assert "certificate revoked" in text
+        assert "It is on the list in tls_crl: have another one signed, with another key" in text
+
+
+def test_a_list_that_is_old_or_of_another_authority_says_so(
+    port: OpenPort, issue: Issue, new_loop: Any
+) -> None:
+    authority = trustme.CA()
+    files = issue(authority=authority)
+    node = port(tls_of(files))
+    for text in refused(node.address, tls_of(with_list(authority, files, days=-1)), new_loop):
+        assert "past the time of its next update: fetch the present one" in text
+    for text in refused(node.address, tls_of(with_list(trustme.CA(), files)), new_loop):
+        assert "tls_crl lacks the list of the authority that signed it" in text
+
+
+def test_a_certificate_that_is_not_valid_yet_says_so_on_both_sides(
+    port: OpenPort, issue: Issue, new_loop: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = trustme.CA()
+    files = issue(authority=authority)
+    begin = datetime(2090, 1, 1)  # noqa: DTZ001
+    early = issue(authority=authority, not_before=begin, not_after=begin + timedelta(days=1))
+    for text in refused(port(tls_of(files)).address, tls_of(early), new_loop):
+        assert "valid from Jan  1 00:00:00 2090 GMT" in text
+        assert "it is not yet valid, or broken" in text
+    assert any("certificate is not yet valid" in text for text in caplog.messages)
+    for text in refused(port(tls_of(early)).address, tls_of(files), new_loop):
+        assert "certificate is not yet valid" in text
+        assert "Compare the clocks of both machines" in text
+
+
+def test_a_list_comes_with_the_other_files_and_is_one(issue: Issue, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="tls_crl without tls_ca, tls_certificate, tls_key"):
+        node_config(tls_crl="/crl.pem")
+    files = issue()
+    with pytest.raises(ConfigError, match=r"tls_crl 'crl.pem': give an absolute path"):
+        node_config(**files, tls_crl="crl.pem")
+    (tmp_path / "crl.pem").write_text("hello")
+    with pytest.raises(ConfigError, match="no PEM file of lists of revoked certificates"):
+        client_context(tls_of({**files, "tls_crl": str(tmp_path / "crl.pem")}))
 
 
 def expired(authority: trustme.CA, files: dict[str, str]) -> dict[str, str]:

@@ -59,6 +59,17 @@ def test_a_signal_ends_a_node_gracefully(start: Start, number: signal.Signals) -
     assert "has stopped" in log
 
 
+def test_sighup_lets_a_node_look_at_its_files_and_go_on(start: Start) -> None:
+    node = start()
+    assert node.stdout is not None
+    assert int(node.stdout.readline()) > 0
+    node.send_signal(signal.SIGHUP)
+    assert node.stderr is not None
+    assert any("told to read its files again: none has changed" in line for line in node.stderr)
+    node.send_signal(signal.SIGTERM)
+    assert node.communicate(timeout=30)[0] == "loaded []\n"
+
+
 def test_the_log_has_the_form_and_level_of_the_settings(start: Start) -> None:
     node = start(settings="dict(log_format='json', log_level='warning', idle_timeout_ms=200)")
     assert node.communicate(timeout=30)[1] == ""

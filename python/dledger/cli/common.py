@@ -30,6 +30,7 @@ TLS_VARIABLES: Final = {
     "tls_ca": "DLEDGER_TLS_CA",
     "tls_certificate": "DLEDGER_TLS_CERTIFICATE",
     "tls_key": "DLEDGER_TLS_KEY",
+    "tls_crl": "DLEDGER_TLS_CRL",
 }
 FILE_VARIABLES: Final = {
     **TLS_VARIABLES,

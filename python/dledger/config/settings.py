@@ -249,7 +249,7 @@ class NodeConfig:
         check_absolute("secret_file", self.secret_file)
         if self.clients_prove and not self.secret_file:
             raise ConfigError("clients_prove without secret_file: which secret is it?")
-        tls_files(self.tls_ca, self.tls_certificate, self.tls_key, crl=self.tls_crl)
+        tls_files(self.tls_ca, self.tls_certificate, self.tls_key, self.tls_crl)
         if self.flush not in {"sync", "async"}:
             raise ConfigError(f"flush {self.flush!r}: write 'sync' or 'async'")
         if not 0 < self.disk_warn_ratio <= self.disk_full_ratio <= 1:
@@ -287,7 +287,7 @@ class NodeConfig:
 
     @property
     def tls(self) -> Tls | None:
-        return tls_files(self.tls_ca, self.tls_certificate, self.tls_key, crl=self.tls_crl)
+        return tls_files(self.tls_ca, self.tls_certificate, self.tls_key, self.tls_crl)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,6 +332,9 @@ class ClientConfig:
     """PEM file with the client's own certificate."""
     tls_key: str = ""
     """PEM file with its private key, without a passphrase."""
+    tls_crl: str = ""
+    """PEM file with the authority's lists of certificates that it has revoked (CRL): no node that
+    shows one of these is taken, and none once a list is out of date."""
 
     def __post_init__(self) -> None:
         check_absolute("secret_file", self.secret_file)
@@ -351,6 +354,7 @@ class ClientConfig:
             self.tls_ca,
             self.tls_certificate,
             self.tls_key,
+            self.tls_crl,
             ca_suffices=bool(self.credentials),
         )
 

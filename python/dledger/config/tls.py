@@ -18,14 +18,19 @@ class Tls:
     """Empty, like ``key``, for a client that shows none."""
     key: str
     crl: str = ""
-    """Lists of certificates that were revoked; empty: there are none."""
+    """Lists of certificates that the authority has revoked; empty: there are none."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Those that are given."""
+        return tuple(filter(None, (self.ca, self.certificate, self.key, self.crl)))
 
 
 def tls_files(
-    ca: str, certificate: str, key: str, *, crl: str = "", ca_suffices: bool = False
+    ca: str, certificate: str, key: str, crl: str = "", *, ca_suffices: bool = False
 ) -> Tls | None:
-    """All three, or None where none is given. ``ca_suffices``: of a client that proves otherwise
-    who it is.
+    """The three, or None where none is given; ``crl`` may come with them. ``ca_suffices``: of a
+    client that proves otherwise who it is.
 
     Raises:
         ConfigError: some are missing, or a path is relative.

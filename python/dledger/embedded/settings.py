@@ -149,9 +149,12 @@ def node_config(
     return _config(NodeConfig, chosen)
 
 
+TLS_SETTINGS: Final = ("tls_ca", "tls_certificate", "tls_key", "tls_crl")
+
+
 def tls_of(settings: dict[str, Any]) -> Tls | None:
     """How to talk to nodes that have these settings."""
-    return tls_files(*(settings.get(name, "") for name in ("tls_ca", "tls_certificate", "tls_key")))
+    return tls_files(*(settings.get(name, "") for name in TLS_SETTINGS))
 
 
 def _config(cls: type[C], settings: dict[str, Any]) -> C:

@@ -81,6 +81,8 @@ class NodeEvents:
     """Principals have other quotas from this entry on."""
     access_changed: Event[[]] = field(default_factory=Event)
     """Principals may do other things from some entry on that was just applied."""
+    reload: Event[[]] = field(default_factory=Event)
+    """Somebody wants the files that may change to be read again now."""
     idle: Event[[]] = field(default_factory=Event)
     """No client has used the node for ``idle_timeout_ms``."""
     restart: Event[[Callable[[], None]]] = field(default_factory=Event)

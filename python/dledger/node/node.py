@@ -247,6 +247,11 @@ class NodeServer:
         self._end_monitor()
         logger.info("%s of group %s has stopped", self.node.node_id, self.group.group)
 
+    def reload(self) -> None:
+        """Read the files again that may change while it runs: certificates and secret."""
+        if self._running and not self._closed:
+            self.parts.events.reload()
+
     async def kill(self) -> None:
         """For tests: what SIGKILL does, as far as a process can do it to one of its nodes. Nothing
         is answered, handed over or saved; only the store closes its files as ever."""

@@ -21,6 +21,7 @@ from dledger.node.maintenance.expiry import Expiry
 from dledger.node.maintenance.exposure import Exposure
 from dledger.node.maintenance.idle_timeout import IdleTimeout
 from dledger.node.maintenance.maintenance import Maintenance
+from dledger.node.maintenance.reload import Reload
 from dledger.node.maintenance.retention import Retention
 from dledger.node.peers.handshake import Gate
 from dledger.node.proposals.applier import Applier
@@ -118,6 +119,7 @@ class NodeParts:
                 self.checkpointer,
                 self.retention,
                 context.audit,
+                Reload(context, self.gate, router=self.router),
                 self.idle_timeout,
                 self.router.port_sessions,
                 Exposure(context),

@@ -72,6 +72,7 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.set)
     server = NodeServer(group, node, addresses=addresses, disk=disk, environment=environment)
+    loop.add_signal_handler(signal.SIGHUP, server.reload)
     await server.start()
     if on_ready is not None:
         on_ready(server.port)

@@ -8,7 +8,7 @@ directory.
     [contexts.prod]
     bootstrap = "a:7001,b:7001"      # or a directory
     secret_file = "/etc/dledger/secret"
-    tls_ca = "/etc/dledger/ca.pem"   # also tls_certificate and tls_key, or credentials
+    tls_ca = "/etc/dledger/ca.pem"   # also tls_certificate, tls_key, tls_crl, or credentials
 
     [options]
     timeout = 30                     # of each command that has --timeout
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "DLEDGER_CONFIG"
 """Names another file."""
-FILES: Final = ("secret_file", "credentials", "tls_ca", "tls_certificate", "tls_key")
+FILES: Final = (
+    "secret_file", "credentials", "tls_ca", "tls_certificate", "tls_key", "tls_crl",
+)  # fmt: skip
 """Files by which a command proves its identity: fields of a context, settings of a client."""
 TABLES: Final = ("context", "contexts", "options")
 

@@ -41,6 +41,7 @@ def context() -> None:
 @click.option("--tls-ca", type=PATH, help="Certificates of the authority, as PEM.")
 @click.option("--tls-certificate", type=PATH, help="This side's certificate, as PEM.")
 @click.option("--tls-key", type=PATH, help="Its private key, as PEM.")
+@click.option("--tls-crl", type=PATH, help="Revoked certificates, as PEM.")
 @click.option("--use", is_flag=True, help="Use it from now on. The first context is used anyway.")
 def add(name: str, bootstrap: str, use: bool, **files: Path | None) -> None:
     """Let NAME stand for a group; a NAME that is there stands for this one from now on."""

@@ -23,8 +23,10 @@ from dledger.config.log_paths import is_log_path, local_path
 from dledger.environment import REAL, Environment
 from dledger.errors import ConfigError, DLedgerError, Unavailable, WrongGroup
 from dledger.net.address import split_addresses
+from dledger.net.connections.certificates import client_contexts
 from dledger.net.connections.handshake import Greeting, LoginRefused
-from dledger.net.connections.tls import CertificateRefused, client_context
+from dledger.net.connections.tls import CertificateRefused
+from dledger.net.reloaded import Reloaded
 from dledger.net.secret import Secret, read_credentials, read_secret
 from dledger.net.user_directory import group_secret
 from dledger.protocol.messages.client import MetadataRequest, TopicInfo
@@ -89,8 +91,8 @@ class ClientState:
     config: ClientConfig
     routes: Routes
     environment: Environment = REAL
-    tls: ssl.SSLContext | None = None
-    """The context of connections to the nodes, if they are not plain."""
+    contexts: Reloaded[ssl.SSLContext | None] = field(default_factory=lambda: client_contexts(None))
+    """Of connections to the nodes; None in it for plain ones."""
     topics: dict[str, TopicInfo] = field(default_factory=dict)
     """Topics as last seen; a wrong one is noticed when a node refuses its id."""
     ends: SeenEndOffsets = field(default_factory=SeenEndOffsets)
@@ -126,8 +128,15 @@ class ClientState:
             bootstrap_servers = path_groups.servers_of(local_path(bootstrap_servers))
         routes = Routes(split_addresses(bootstrap_servers), group, group_id=group_id)
         return ClientState(
-            bootstrap_servers, config, routes, environment, client_context(config.tls)
+            bootstrap_servers, config, routes, environment, client_contexts(config.tls)
         )
+
+    @property
+    def tls(self) -> ssl.SSLContext | None:
+        """The context of a connection that is opened now, by the files as they are now; None for a
+        plain one."""
+        self.contexts.changed(at_once=True)
+        return self.contexts.value
 
     def seen_topic(self, name: str, partition: int | None = None) -> TopicInfo | None:
         """A topic as last seen; None where it was not, or not with that ``partition``."""

@@ -45,7 +45,7 @@ class PeerLink:
         limits: of frames that come back, which is only the answer to hello.
         max_bytes: unsent bytes from which messages are dropped.
         on_change: told True when the peer takes a connection and False after it is lost.
-        tls: the context of connections to it, if they are not plain.
+        tls: the context of connections to it, None for plain ones; asked at every attempt.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class PeerLink:
         limits: FrameLimits = FrameLimits(),
         max_bytes: int = 64 * MIB,
         on_change: Callable[[bool], None] | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
         self.dropped = 0
         self._tls = tls
@@ -140,7 +140,7 @@ class PeerLink:
             self._settled.clear()
             try:
                 connection = await connect(
-                    self._address(), handlers, self._limits, CONNECT_S, UNANSWERED_MS, self._tls
+                    self._address(), handlers, self._limits, CONNECT_S, UNANSWERED_MS, self._tls()
                 )
             except CertificateRefused as error:
                 self._say(str(error))
@@ -218,16 +218,16 @@ class PeerLink:
 
     def _closed(self, connection: Connection, error: Exception | None) -> None:
         if self._newest is connection:
-            if self._tls is not None and (
-                denied := certificate_refused(connection.peer_name, error, self._tls)
+            tls = self._tls()
+            if tls is not None and (
+                denied := certificate_refused(connection.peer_name, error, tls)
             ):
                 self._say(str(denied))
                 self._ended = -1
             self._ended += 1
             if self._ended == ENDED:
                 self._say(
-                    f"{connection.peer_name}: it ends each connection "
-                    f"{unanswered(self._tls is not None)}"
+                    f"{connection.peer_name}: it ends each connection {unanswered(tls is not None)}"
                 )
             self._lost.set()
             self._settled.set()

@@ -74,14 +74,15 @@ def _names_in(certificate: Mapping[str, Any] | None, prefix: str) -> set[str]:
     return {uri.removeprefix(prefix) for uri in uris if uri.startswith(prefix)}
 
 
-def check_own_certificate(tls: Tls, node_id: str) -> None:
-    """A node's own certificate must be for it.
+def check_own_certificate(tls: Tls, node_id: str) -> dict[str, Any]:
+    """A node's own certificate, as `own_certificate` gives it, which must be for it.
 
     Raises:
         ConfigError: it is another's, or a client's; with the command that makes a request for the
             right one.
     """
-    found = nodes_of(own_certificate(tls))
+    own = own_certificate(tls)
+    found = nodes_of(own)
     if node_id not in found:
         whose = f"for node {', '.join(sorted(found))}" if found else "a client's"
         raise ConfigError(
@@ -91,6 +92,7 @@ def check_own_certificate(tls: Tls, node_id: str) -> None:
             "where others use an address), which the authority signs by openssl x509 -req "
             "-copy_extensions copy"
         )
+    return own
 
 
 def own_certificate(tls: Tls) -> dict[str, Any]:
@@ -141,9 +143,12 @@ def certificate_refused(
     if isinstance(error, ssl.SSLCertVerificationError):
         return CertificateRefused(
             f"{address}: certificate verify failed: this side does not take the node's "
-            f"certificate: {error.verify_message} ({_authorities(context)}). Give the node one "
-            "that this authority signed for the host in its address, or this side the authority "
-            "that did"
+            f"certificate: {error.verify_message} ({_authorities(context)}). "
+            + _REMEDIES.get(
+                error.verify_code,
+                "Give the node one that this authority signed for the host in its address, or "
+                "this side the authority that did",
+            )
         )
     name = getattr(error, "reason", None)
     if not isinstance(error, ssl.SSLError) or name not in _REFUSALS:
@@ -193,7 +198,7 @@ def expired_certificate(address: str, context: ssl.SSLContext) -> CertificateRef
         return None
     return CertificateRefused(
         f"{address}: the node ended the connection, and this side's tls_certificate "
-        f"{tls.certificate!r} is expired: {_validity(own)}. Have it signed anew"
+        f"{tls.certificate!r} is expired: {validity(own)}. Have it signed anew"
     )
 
 
@@ -207,24 +212,34 @@ _REFUSALS: Final = {
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "something is wrong with it",
 }
 """By the alerts of TLS, as OpenSSL calls them."""
+_REMEDIES: Final = {
+    3: "tls_crl lacks the list of the authority that signed it: add that",
+    9: "Compare the clocks of both machines, and the times of the certificate and its authority",
+    10: "Have it signed anew, and compare the clocks of both machines",
+    11: "tls_crl has a list that is not yet valid: compare the clocks",
+    12: "tls_crl has a list past the time of its next update: fetch the present one",
+    23: "It is on the list in tls_crl: have another one signed, with another key",
+}
+"""By OpenSSL's X509_V_ERR codes."""
 _NO_CHECK_TIME: Final = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME of OpenSSL, for which `ssl` has no name."""
 
 
-def _validity(certificate: Mapping[str, Any]) -> str:
+def validity(certificate: Mapping[str, Any]) -> str:
+    """From when to when it is valid, for people."""
     return f"valid from {certificate.get('notBefore', '?')} to {certificate.get('notAfter', '?')}"
 
 
 def _own_validity(tls: Tls) -> str:
     try:
-        return _validity(own_certificate(tls))
+        return validity(own_certificate(tls))
     # the file is gone or another one by now; the refusal is told all the same
     except ConfigError as error:
         return f"which cannot be read any more ({error})"
 
 
 def _authorities(context: ssl.SSLContext) -> str:
-    known = "; ".join(_validity(each) for each in context.get_ca_certs()[:3])
+    known = "; ".join(validity(each) for each in context.get_ca_certs()[:3])
     found = known or "no authority's certificate"
     return f"tls_ca {_files_of(context).ca!r}, {found}"
 
@@ -290,14 +305,14 @@ def handshake_failure(error: OSError) -> tuple[str, bytes]:
 
 
 def _why(error: ssl.SSLError, context: ssl.SSLContext) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _OF_LIST:
-        crl = _files_of(context).crl
-        return f"{_OF_LIST[error.verify_code]} tls_crl {crl!r}: {error.verify_message}"
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"this node does not take its certificate: {error.verify_message} "
-            f"({_authorities(context)}). Have it signed by this authority, or give the node the "
-            "one that did"
+            f"({_authorities(context)}). "
+            + _REMEDIES.get(
+                error.verify_code,
+                "Have it signed by this authority, or give the node the one that did",
+            )
         )
     if error.reason in _REFUSALS:
         own = _files_of(context).certificate
@@ -305,12 +320,6 @@ def _why(error: ssl.SSLError, context: ssl.SSLContext) -> str:
     return _NO_HANDSHAKE.get(error.reason, str(error))
 
 
-_OF_LIST: Final = {
-    3: "no certificate is taken, since its authority has no list in",
-    12: "no certificate is taken before there is a newer list in",
-    23: "its certificate was revoked, have a new one signed; it is in",
-}
-"""By OpenSSL's numbers of what a list of revoked certificates says (X509_V_ERR)."""
 _NO_TLS: Final = "it speaks no TLS: give it tls_ca, tls_certificate and tls_key"
 _NO_HANDSHAKE: Final = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate: give it tls_certificate and "
@@ -332,7 +341,7 @@ def _context(protocol: ssl._SSLMethod, tls: Tls) -> ssl.SSLContext:
     with _files(f"tls_ca {tls.ca!r}", "no PEM file of certificates"):
         context.load_verify_locations(tls.ca)
     if tls.crl:
-        with _files(f"tls_crl {tls.crl!r}", "no PEM file of revoked certificates"):
+        with _files(f"tls_crl {tls.crl!r}", "no PEM file of lists of revoked certificates"):
             context.load_verify_locations(tls.crl)
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     if not tls.certificate:

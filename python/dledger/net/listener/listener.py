@@ -92,6 +92,13 @@ class Listener:
         if self._door is not None:
             self._door.tls.verify_mode = ssl.CERT_REQUIRED if always else ssl.CERT_OPTIONAL
 
+    def use(self, tls: ssl.SSLContext) -> None:
+        """The context of the connections that come from now on, of a port that was opened with one;
+        `want_certificates` holds for it too."""
+        assert self._door is not None
+        tls.verify_mode = self._door.tls.verify_mode
+        self._door.tls = tls
+
     async def close(self) -> None:
         """Accept no more, send the unsent bytes of each connection, close them."""
         if self._timer:

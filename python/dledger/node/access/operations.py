@@ -28,6 +28,7 @@ from dledger.catalog.access.acls import (
 from dledger.catalog.state import CatalogState
 from dledger.errors import FormatError
 from dledger.protocol.messages import catalog_commands as command
+from dledger.protocol.messages import user_commands as user
 from dledger.protocol.messages.acl_decisions import AclDecisionRequest
 from dledger.protocol.messages.client import (
     AdmitRequest,
@@ -221,9 +222,9 @@ COMMANDS: Final[dict[type[Any], Row]] = {
     command.EnforceSecret: cluster(ADMIN),
     command.AddAcls: cluster(ADMIN),
     command.RemoveAcls: cluster(ADMIN),
-    command.SetUser: cluster(ADMIN),
-    command.RemoveUser: cluster(ADMIN),
-    command.IssueToken: cluster(ADMIN),
+    user.SetUser: cluster(ADMIN),
+    user.RemoveUser: cluster(ADMIN),
+    user.IssueToken: cluster(ADMIN),
     command.AlterQuotas: cluster(ADMIN),
 }
 """Of what `ExecuteRequest` brings."""

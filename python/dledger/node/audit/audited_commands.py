@@ -7,9 +7,11 @@ from typing import Any, Final, NamedTuple
 
 from dledger.protocol.messages.catalog_commands import (
     AbortTransaction,
+    AddAcls,
     AddPartitions,
     Admit,
     AdoptCommitLog,
+    AlterQuotas,
     Command,
     CommitConsumed,
     CommitConsumedTransaction,
@@ -29,8 +31,10 @@ from dledger.protocol.messages.catalog_commands import (
     LeaveGroup,
     OpenStage,
     ReleasePartitions,
+    RemoveAcls,
 )
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.user_commands import IssueToken, RemoveUser, SetUser
 
 
 class Audited(NamedTuple):
@@ -52,6 +56,12 @@ AUDITED: Final[dict[type[Any], Audited]] = {
     CommitProgress: Audited("reset group", ("consumer_group", "offsets"), is_reset=True),
     HoldRetention: Audited("hold retention", ("consumer_group", "hold")),
     EnforceSecret: Audited("enforce secret"),
+    SetUser: Audited("set user", ("name", "is_new")),
+    RemoveUser: Audited("remove user", ("name", "token_id")),
+    IssueToken: Audited("issue token", ("user", "token_id", "lifetime_ms")),
+    AddAcls: Audited("add acls", ("rules",)),
+    RemoveAcls: Audited("remove acls", ("rules",)),
+    AlterQuotas: Audited("alter quotas", ("entity", "quotas")),
 }
 NOT_AUDITED: Final[frozenset[type[Any]]] = frozenset(
     {

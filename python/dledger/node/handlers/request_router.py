@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from dledger.errors import ProtocolError, StorageError
 from dledger.net import Connection, Handlers, Listener, Patience
-from dledger.net.connections.tls import server_context
 from dledger.net.limits.turns import Company, Pace, Turns
 from dledger.node.access.authorizer import Authorizer
 from dledger.node.application import Application
@@ -113,6 +112,7 @@ class RequestRouter(NodePart):
         super().__init__(context)
         proposals = handlers.proposals
         self._proposals = proposals
+        self._gate = gate
         self._parts = handlers
         self._access = handlers.access
         context.events.relieved.subscribe(self.relieved)
@@ -185,8 +185,13 @@ class RequestRouter(NodePart):
         )
         self._listener.outflow.on_done = self._resume
         self.port_sessions.listener = self._listener
-        await self._listener.open(self._node.host, self._node.port, server_context(self._node.tls))
+        await self._listener.open(self._node.host, self._node.port, self._gate.accepts())
         self._listener.want_certificates(False)  # until this node knows whether there are users
+
+    def use_certificates(self) -> None:
+        """Those of the gate have changed: connections that come from now on see the new ones."""
+        if self._listener is not None and (tls := self._gate.accepts()) is not None:
+            self._listener.use(tls)
 
     def _patience(self) -> Patience:
         node = self._node

@@ -4,6 +4,7 @@ accepts."""
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 from dledger.config import GroupConfig, NodeConfig, check_name
 from dledger.environment import REAL, Environment
 from dledger.errors import ConfigError, StorageError
+from dledger.net.connections.certificates import node_certificates
 from dledger.net.connections.handshake import Greeting, other_group, other_protocol
-from dledger.net.connections.tls import CLIENT_URI, Shown, check_own_certificate
+from dledger.net.connections.tls import CLIENT_URI, Shown
+from dledger.net.reloaded import Reloaded
 from dledger.net.scram import ScramError
 from dledger.net.secret import Secret, Side, read_secret
 from dledger.node.peers.logins import Login, Logins
@@ -57,9 +60,10 @@ class Gate:
         self.refused: dict[str, str] = {}
         """Why the last connection of each member, by the name that it gave, was not taken; of this
         life."""
-        if node.tls is not None:
-            check_own_certificate(node.tls, node.node_id)
-        self._secret = read_secret(node.secret_file) if node.secret_file else None
+        tls = node.tls
+        self.certificates = node_certificates(tls, node.node_id) if tls is not None else None
+        """Those of its connections; None: they are plain."""
+        self.secrets = Reloaded([node.secret_file], self._read_secret)
         self._enforcement = Enforcement(disk, node.directory) if self._secret is not None else None
         if self._secret is None and node.tls is None and is_enforced(disk, node.directory):
             raise ConfigError(
@@ -69,6 +73,21 @@ class Gate:
         self.unproved: dict[NodeId, str] = {}
         """Members that were taken without a proof, since the group came before secrets: their
         releases."""
+
+    def _read_secret(self) -> Secret | None:
+        return read_secret(self._node.secret_file) if self._node.secret_file else None
+
+    @property
+    def _secret(self) -> Secret | None:
+        return self.secrets.value
+
+    def accepts(self) -> ssl.SSLContext | None:
+        """The context of connections to this node's port; None for plain ones."""
+        return None if self.certificates is None else self.certificates.value.accepts
+
+    def connects(self) -> ssl.SSLContext | None:
+        """The context of a connection to another node; None for a plain one."""
+        return None if self.certificates is None else self.certificates.value.connects
 
     def introduction(self) -> HelloRequest:
         """This node's description of itself."""

@@ -11,7 +11,6 @@ from dledger.errors import AccessDenied, ConfigError, Unavailable, WrongGroup
 from dledger.net import FrameLimits, PeerLink
 from dledger.net.connections.blocking import Lost
 from dledger.net.connections.rpc import Rpc
-from dledger.net.connections.tls import client_context
 from dledger.node.events import NodeEvents
 from dledger.node.peers.handshake import Gate
 from dledger.protocol.messages.client import StatusRequest, StatusResponse
@@ -41,9 +40,9 @@ class Peers:
         gate: Gate,
         events: NodeEvents,
     ) -> None:
+        """``gate``: also has this node's certificates."""
         self._addresses = addresses
         self._limits = limits = frame_limits(group)
-        self._tls = tls = client_context(node.tls)
         self._gate = gate
         unsent = 2 * group.push_window_bytes + group.max_body_bytes
 
@@ -58,7 +57,7 @@ class Peers:
                 limits=limits,
                 max_bytes=unsent,
                 on_change=changed,
-                tls=tls,
+                tls=gate.connects,
             )
 
         self.links = {peer: link(peer) for peer in group.members if peer != node.node_id}
@@ -93,7 +92,11 @@ class Peers:
         """
         try:
             rpc = await Rpc.open(
-                self._addresses()[peer], self._gate.as_client(peer), self._limits, ASK_S, self._tls
+                self._addresses()[peer],
+                self._gate.as_client(peer),
+                self._limits,
+                ASK_S,
+                self._gate.connects(),
             )
         except (WrongGroup, ConfigError, AccessDenied) as error:
             raise Unavailable(f"{peer}: {error}") from None

@@ -1,0 +1,278 @@
+"""Certificates and the secret are changed under a running group."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from bodies import body
+from elections import QUICK
+
+from dledger.client import AsyncClient
+from dledger.net.secret import create_secret
+from dledger.node.handlers.port_sessions import PortSession
+from dledger.node.maintenance.reload import DAY_MS, LOOK_MS, Reload
+from dledger.protocol.messages.client import StatusRequest
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.hello import HelloRequest
+from tests.node.conftest import BareClient, Group
+from tests.node.test_node_identity import context_of
+
+Issue = Callable[..., dict[str, str]]
+ROTATIONS = int(os.environ.get("ROTATIONS", "3"))
+
+
+def reload_of(node: Any) -> Reload:
+    (found,) = [task for task in node.parts.maintenance._tasks if isinstance(task, Reload)]
+    return found
+
+
+class Files:
+    """The files of three nodes and a client, of one authority."""
+
+    def __init__(self, issue: Issue, folder: Path) -> None:
+        self.issue, self.authority, self.folder = issue, trustme.CA(), folder
+        self.own = {name: self._place(name) for name in ("n0", "n1", "n2", "client")}
+        self.rotate()
+
+    def _place(self, name: str) -> dict[str, str]:
+        directory = self.folder / f"tls-{name}"
+        directory.mkdir()
+        return {one: str(directory / one) for one in ("tls_ca", "tls_certificate", "tls_key")}
+
+    def rotate(self, **dates: dt.datetime) -> None:
+        """A new certificate and key for each, written one after the other in place."""
+        for name, files in self.own.items():
+            nodes = (name,) if name != "client" else ()
+            new = self.issue(authority=self.authority, nodes=nodes, **dates)
+            for one, path in files.items():
+                shutil.copy(new[one], path)
+
+    def key(self) -> bytes:
+        """That of n0."""
+        return Path(self.own["n0"]["tls_key"]).read_bytes()
+
+    def put_key(self, key: bytes) -> None:
+        Path(self.own["n0"]["tls_key"]).write_bytes(key)
+
+
+@pytest.fixture
+def files(issue: Issue, tmp_path: Path) -> Files:
+    return Files(issue, tmp_path)
+
+
+async def start(group: Group, files: Files) -> None:
+    for name in group.config.members:
+        await group.start(str(name), **files.own[str(name)])
+
+
+def serial_of(node: Any) -> str:
+    return str(node.parts.gate.certificates.value.own["serialNumber"])
+
+
+def cut_links(group: Group) -> None:
+    for node in group.nodes.values():
+        for link in node.parts.peers.links.values():
+            if link._connection is not None:
+                link._connection.abort()
+
+
+async def renew_links(group: Group) -> None:
+    """Each is opened anew, while no other is away: followers that lose their leader together would
+    take it for dead."""
+    for node in group.nodes.values():
+        for link in node.parts.peers.links.values():
+            if (connection := link._connection) is not None:
+                connection.abort()
+                await group.until(
+                    lambda link=link, old=connection: link._connection not in (None, old)
+                )
+
+
+def shown_on(connection: Any) -> str:
+    """The serial number of the other side's certificate."""
+    return str(connection._transport.get_extra_info("peercert")["serialNumber"])
+
+
+def are_shown(group: Group) -> bool:
+    """Whether every member sees the present certificates of the two others."""
+    return all(
+        {
+            shown_on(connection)
+            for connection in node.parts.router._listener.connections  # type: ignore[union-attr]
+            if isinstance(connection.context, PortSession) and connection.context.peer
+        }
+        == {serial_of(other) for other in group.nodes.values() if other is not node}
+        for node in group.nodes.values()
+    )
+
+
+async def test_clients_and_links_go_on_under_a_new_authority(play: Any, files: Files) -> None:
+    async with play(3, start=False) as group:
+        await start(group, files)
+        await group.agree()
+        servers = ",".join(group.addresses.values())
+        async with AsyncClient(servers, **files.own["client"]) as client:
+            await client.create_topic("t")
+            files.authority = trustme.CA()
+            files.rotate()
+            for node in group.nodes.values():
+                node.reload()
+                for connection in list(node.parts.router._listener.connections):  # type: ignore[union-attr]
+                    connection.abort()
+            cut_links(group)
+            await group.until(lambda: are_shown(group))
+            await client.append("t", ["one"])
+
+
+async def test_rotations_under_load_fail_no_append_and_elect_nobody(
+    play: Any, files: Files
+) -> None:
+    """`make rotations` has a hundred of them."""
+    async with play(3, start=False) as group:
+        await start(group, files)
+        leader = await group.leader()
+        await group.agree()
+        term, stopped, appended = leader.raft.term, asyncio.Event(), 0
+
+        async def write() -> None:
+            nonlocal appended
+            servers = ",".join(group.addresses.values())
+            while not stopped.is_set():  # each client reads the files that there are
+                async with AsyncClient(servers, **files.own["client"]) as client:
+                    await client.create_topic("t", if_absent=True)
+                    for _ in range(5):
+                        await client.append("t", [f"{appended}"])
+                        appended += 1
+
+        writing = asyncio.create_task(write())
+        for _ in range(ROTATIONS):
+            before, many = {n: serial_of(node) for n, node in group.nodes.items()}, appended
+            files.rotate()
+            for node in group.nodes.values():
+                node.reload()
+            assert all(serial_of(node) != before[n] for n, node in group.nodes.items())
+            await renew_links(group)
+            await group.until(lambda many=many: appended > many or writing.done())
+            await group.until(lambda: are_shown(group))
+            for node in group.nodes.values():
+                client = await BareClient.dial(node.port, tls=context_of(files.own["client"]))
+                assert shown_on(client.connection) == serial_of(node)
+                client.close()
+        stopped.set()
+        await writing
+        assert {node.raft.term for node in group.nodes.values()} == {term}
+        servers = ",".join(group.addresses.values())
+        async with AsyncClient(servers, **files.own["client"]) as client:
+            assert (await client.end_offsets("t"))[0] == appended >= ROTATIONS
+
+
+async def test_new_files_are_seen_by_themselves_and_half_a_pair_is_not_taken(
+    play: Any, files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with play(1, start=False) as group:
+        await start(group, files)
+        node = group.nodes["n0"]
+        reload, before = reload_of(node), serial_of(node)
+        former = files.key()
+        files.rotate()
+        new = files.key()
+        files.put_key(former)
+
+        def look() -> None:
+            reload._due_ms = 0
+            reload.tick(LOOK_MS)
+
+        for _ in range(3):
+            look()
+        assert serial_of(node) == before
+        (warning,) = [text for text in caplog.messages if "are not taken" in text]
+        assert "tls_key" in warning
+        hello = HelloRequest(group="test")
+        client = await BareClient.dial(node.port, tls=context_of(files.own["client"]))
+        assert (await client.ask(hello)).code is Code.SUCCESS
+        await client.ask(StatusRequest())
+        with caplog.at_level("INFO"):
+            files.put_key(new)
+            look()
+            look()
+        assert serial_of(node) != before
+        (told,) = [text for text in caplog.messages if "from now on" in text]
+        assert "tls_key" in told
+        assert "tls_certificate" in told
+        assert "valid from" in told
+        answer = await client.ask(StatusRequest())
+        assert answer.code is Code.SUCCESS, "open connections stay"
+        client.close()
+
+
+async def test_a_certificate_of_another_node_or_time_is_not_taken(
+    play: Any, files: Files, issue: Issue, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with play(1, start=False) as group:
+        await start(group, files)
+        node = group.nodes["n0"]
+        before = serial_of(node)
+        other = issue(authority=files.authority, nodes=("n1",))
+        for one, path in files.own["n0"].items():
+            shutil.copy(other[one], path)
+        node.reload()
+        assert "is for node n1, not for node n0" in caplog.text
+        files.rotate(not_after=dt.datetime(2020, 1, 1))  # noqa: DTZ001
+        node.reload()
+        assert "is not valid now: it is valid from" in caplog.text
+        assert serial_of(node) == before
+
+
+async def test_a_certificate_that_ends_soon_is_told_three_times(
+    play: Any, files: Files, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with play(1, start=False) as group:
+        await start(group, files)
+        node = group.nodes["n0"]
+        reload = reload_of(node)
+        end_ms = node.parts.gate.certificates.value.not_after * 1000
+        assert node.parts.metadata.status_values()["certificate_not_after"] * 1000 == end_ms
+        for days in (40, 31, 29.9, 20, 6.9, 3, 0.9, 0.5, -1):
+            monkeypatch.setattr(
+                reload._environment, "wall_ms", lambda days=days: int(end_ms - days * DAY_MS)
+            )
+            reload._warn_of_end()
+        told = [text for text in caplog.messages if "the certificate of n0" in text]
+        assert [text.partition(":")[0].removeprefix("the certificate of n0 ") for text in told] == [
+            "expires in less than 30 days",
+            "expires in less than 7 days",
+            "expires in less than 1 days",
+        ]
+
+
+async def test_a_new_secret_is_used_by_connections_that_come_later(
+    play: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_secret(tmp_path / "secret")
+    async with play(3, secret_file=str(tmp_path / "secret"), **QUICK) as group:
+        leader = await group.leader()
+        await group.agree()
+        term = leader.raft.term
+        (tmp_path / "secret").unlink()
+        leader.reload()
+        assert "the former ones stay in use" in caplog.text
+        create_secret(tmp_path / "secret")
+        with caplog.at_level("INFO"):
+            for node in group.nodes.values():
+                node.reload()
+        assert caplog.text.count("uses the secret in") == 3
+        cut_links(group)
+        await group.until(
+            lambda: all(all(n.parts.peers.connected().values()) for n in group.nodes.values())
+        )
+        client, topic = await group.topic()
+        assert (await client.append(body(topic, b"one"))).code is Code.SUCCESS
+        assert (await group.leader()).raft.term == term
