@@ -59,6 +59,7 @@ OTHERS: Final[dict[str, tuple[Call, type]]] = {
     "table": (lambda client, info: client.table(info.name), pa.Table),
     "lineage": (lambda client, info: client.lineage(), Lineage),
     "status": (lambda client, info: client.status(), dict),
+    "node_status": (lambda client, info: client.node_status(), tuple),
 }
 """Name -> the call, and the type of its answer: an answer of another call has another type."""
 LEFT_OUT: Final = {

@@ -157,14 +157,19 @@ def find_addresses(target: str) -> str:
 
 
 def open_client(target: str, timeout_s: float, *, create: bool = False, **settings: Any) -> Client:
-    """A client for the group behind ``--bootstrap``; close it, or use it as a context manager.
+    """A client for the group behind ``--bootstrap``; close it, or use it as a context manager."""
+    make = group_client(request_timeout_ms=int(timeout_s * 1000), **settings)
+    return make(find_group(target, create=create))
+
+
+def group_client(**settings: Any) -> Callable[[str], Client]:
+    """Makes clients for addresses of the group, on any thread.
 
     The files by which a command proves its identity come from its context, else from the
     environment (`FILE_VARIABLES`), so that no command line is long.
     """
     from dledger.client import Client
 
-    timeout_ms = int(timeout_s * 1000)
     files = {
         name: str(Path(os.environ[variable]).absolute())
         for name, variable in FILE_VARIABLES.items()
@@ -174,9 +179,7 @@ def open_client(target: str, timeout_s: float, *, create: bool = False, **settin
     chosen: Context | None = command.meta.get(CONTEXT) if command is not None else None
     if chosen is not None:
         files |= chosen.files
-    return Client(
-        find_group(target, create=create), request_timeout_ms=timeout_ms, **files, **settings
-    )
+    return lambda addresses: Client(addresses, **files, **settings)
 
 
 def confirm(yes: bool, question: str, unasked: str) -> None:
