@@ -7,6 +7,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from datetime import datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -80,12 +81,15 @@ def user_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def issue(tmp_path: Path) -> Callable[..., dict[str, str]]:
     """``issue(*names, authority=None, nodes=...)``: the three settings of TLS, for a certificate
     with these names (127.0.0.1 without any), for these nodes, of ``authority``, or of one that
-    nobody else knows."""
+    nobody else knows; valid until ``not_after``."""
     import trustme  # loads a large library, for few tests
     from cryptography.x509 import UniformResourceIdentifier as uri
 
     def make(
-        *names: str, authority: Any = None, nodes: tuple[str, ...] = ("n0", "n1", "n2")
+        *names: str,
+        authority: Any = None,
+        nodes: tuple[str, ...] = ("n0", "n1", "n2"),
+        not_after: datetime | None = None,
     ) -> dict[str, str]:
         authority = authority or trustme.CA()
         with pytest.MonkeyPatch.context() as patch:
@@ -96,7 +100,9 @@ def issue(tmp_path: Path) -> Callable[..., dict[str, str]]:
                 lambda name: uri(name) if "://" in name else known(name),
             )
             own = authority.issue_cert(
-                *(names or ("127.0.0.1",)), *(f"dledger://node/{node}" for node in nodes)
+                *(names or ("127.0.0.1",)),
+                *(f"dledger://node/{node}" for node in nodes),
+                not_after=not_after,
             )
         parts = {
             "tls_ca": authority.cert_pem.bytes(),
