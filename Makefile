@@ -18,7 +18,7 @@ DIST ?= $(VENV)/dist
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length site notebooks test docs-test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks members chaos rotations strangers rights sim judges matrix mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel interpreters clean
+.PHONY: help setup check lint types layers length site notebooks test docs-test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks members chaos rotations strangers rights sim judges matrix promtool mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel interpreters clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -116,6 +116,9 @@ judges: $(VENV)/.package $(VENV)/judges  ## let Porcupine judge small histories,
 matrix: $(VENV)/.package  ## cut the links of 3 and 5 simulated nodes in every way there is: who must have a leader has one (JSON=file)
 	@$(BIN)/python -m verification.sim.matrix $(if $(JSON),--json $(JSON))
 
+promtool: $(BIN)/promtool  ## fetch Prometheus' promtool, with which the tests of alerts run, and check the rules
+	@$(BIN)/promtool check rules deploy/prometheus/rules.yml
+
 mutants: $(VENV)/.package  ## plant bugs, one after the other, and look whether the simulator finds them (ONLY=name,name; SEEDS=500; JSON=file)
 	@$(BIN)/python -m verification.mutants $(if $(ONLY),--only $(ONLY)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JSON),--json $(JSON))
 
@@ -194,6 +197,14 @@ $(VENV)/.package: $(VENV)/.requirements $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@echo "$(CURDIR)" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/verification.pth"
 	@touch $@
+
+$(BIN)/promtool: | $(VENV)/.python
+	@command -v apt-get >/dev/null && command -v dpkg >/dev/null || { \
+		echo "make promtool takes it out of Debian's package prometheus; elsewhere put Prometheus' own promtool on PATH" >&2; exit 1; }
+	@rm -rf $(VENV)/prometheus && mkdir -p $(VENV)/prometheus
+	@cd $(VENV)/prometheus && apt-get download prometheus 2>/dev/null >&2 && dpkg -x prometheus_*.deb . || { \
+		echo "Debian's package prometheus was not fetched: apt-get update may help" >&2; exit 1; }
+	@cp $(VENV)/prometheus/usr/bin/promtool $@ && rm -rf $(VENV)/prometheus
 
 $(VENV)/judges: verification/judges/porcupine/main.go verification/judges/porcupine/go.mod verification/judges/porcupine/go.sum | $(VENV)/.python
 	@command -v go >/dev/null || { \

@@ -106,7 +106,7 @@ def test_serve_checks_every_setting_before_it_touches_anything(
 
 
 @pytest.mark.parametrize(
-    "command", ["status", "topics list", "tail orders", "groups", "append orders --value x"]
+    "command", ["topics list", "tail orders", "groups", "append orders --value x"]
 )
 def test_address_where_nobody_listens_is_an_error_in_time(command: str, dead_address: str) -> None:
     assert dead_address in refusal(f"{command} -b {dead_address} --timeout 0.5")

@@ -253,6 +253,18 @@ def test_status_names_the_node_that_does_not_answer(group: Any, either: Any) -> 
     assert status["n1"] == {"node_id": "n1"}
 
 
+def test_status_needs_no_leader_and_one_node_tells_of_itself(group: Any, either: Any) -> None:
+    for name in ("n0", "n2"):
+        group.nodes[name].kill()
+    group.leader = ""
+    status = either.status()
+    assert status["n1"] == {"node_id": "n1"}
+    assert "error" in status["n0"]
+    address = group.nodes["n1"].address
+    own, members = either.node_status(address)
+    assert (own, members["n1"]) == ({"node_id": "n1"}, address)
+
+
 def test_topic_that_is_missing_is_told_by_a_linearizable_answer(group: Any, either: Any) -> None:
     with pytest.raises(TopicNotFound, match="missing"):
         either.topic("missing")

@@ -163,21 +163,22 @@ def find_addresses(target: str) -> str:
 
 
 def open_client(target: str, timeout_s: float, *, create: bool = False, **settings: Any) -> Client:
-    """A client for the group behind ``--bootstrap``; close it, or use it as a context manager.
+    """A client for the group behind ``--bootstrap``; close it, or use it as a context manager."""
+    make = group_client(request_timeout_ms=int(timeout_s * 1000), **settings)
+    return make(find_group(target, create=create))
 
-    The files by which a command proves its identity come from its context, else from the
-    environment (`FILE_VARIABLES`), so that no command line is long.
-    """
+
+def group_client(**settings: Any) -> Callable[[str], Client]:
+    """Makes clients for addresses of the group, on any thread."""
     from dledger.client import Client
 
-    timeout_ms, files = int(timeout_s * 1000), identity_files()
-    return Client(
-        find_group(target, create=create), request_timeout_ms=timeout_ms, **files, **settings
-    )
+    files = identity_files()
+    return lambda addresses: Client(addresses, **files, **settings)
 
 
 def identity_files() -> dict[str, str]:
-    """The files by which a command proves its identity, as settings of a client."""
+    """The files by which a command proves its identity, as settings of a client: they come from its
+    context, else from the environment (`FILE_VARIABLES`), so that no command line is long."""
     files = {
         name: str(Path(os.environ[variable]).absolute())
         for name, variable in FILE_VARIABLES.items()

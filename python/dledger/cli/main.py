@@ -1,8 +1,8 @@
 """The ``dledger`` command: its subcommands, and the one place where an error becomes a line and an
 exit code.
 
-Exit codes: 0 done; 1 the answer is bad news (damage found, no leader); 2 an error, with one line
-``dledger: …`` on stderr that names the thing and the way out; 130 interrupted.
+Exit codes: 0 done; 1 the answer is bad news (damage found, a node not well); 2 an error, with one
+line ``dledger: …`` on stderr that names the thing and the way out; 130 interrupted.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from dledger.cli.common import (
+    find_addresses,
     group_options,
     is_path,
     json_option,
@@ -15,6 +16,7 @@ from dledger.cli.common import (
     print_json,
     print_table,
 )
+from dledger.cli.group.node_states import problems, states_of
 from dledger.config import nearest
 from dledger.errors import ConfigError
 
@@ -23,33 +25,48 @@ from dledger.errors import ConfigError
 @group_options
 @json_option
 def status(bootstrap: str, timeout: float, as_json: bool) -> None:
-    """How each node is doing. Starts nothing. Exit code 1 when there is no leader."""
+    """How each node is doing, as it says itself: those that answer within 2 s, also when there is
+    no leader. Starts nothing. Exit code 1 unless all is well: all members are there, admitted and
+    caught up, one leads, no entry is damaged, no disk is almost full."""
     processes: dict[str, int | None] = {}
-    runs = True
+    found: dict[str, dict[str, Any]] = {}
     if is_path(bootstrap):
-        from dledger.embedded.group import describe_nodes, read_group
+        from dledger.embedded.group import read_group
 
         home, file = read_group(bootstrap)
-        processes = {node: info.pid for node, info in describe_nodes(home, file).items()}
-        bootstrap = file.bootstrap_servers
-        runs = file.named or any(processes.values())
-    found: dict[str, dict[str, Any]] = {}
-    if runs:
-        with open_client(bootstrap, timeout) as client:
-            found = {str(node): dict(state) for node, state in client.status().items()}
-    for node in processes:
-        found.setdefault(node, {"error": "does not run"})
-    _print_status(found, processes, as_json)
-    if not any(str(state.get("role", "")).upper() == "LEADER" for state in found.values()):
+        local = {node: home.node(node) for node in file.addresses}
+        processes = {
+            str(node): state.process.pid if state.running and state.process else None
+            for node, state in local.items()
+        }
+        # of a group of which other nodes run elsewhere, this directory says nothing about those
+        ends = () if file.named else tuple(node for node, pid in processes.items() if pid is None)
+        found = {node: {"error": "does not run"} for node in ends}
+        addresses = [where for node, where in file.addresses.items() if node not in ends]
+    else:
+        addresses = find_addresses(bootstrap).split(",")
+    if addresses:
+        found = states_of(addresses, timeout) | found
+    wrong = problems(found)
+    _print_status(found, processes, wrong, as_json)
+    if wrong:
         sys.exit(1)
 
 
 def _print_status(
-    found: dict[str, dict[str, Any]], processes: dict[str, int | None], as_json: bool
+    found: dict[str, dict[str, Any]],
+    processes: dict[str, int | None],
+    wrong: dict[str, list[str]],
+    as_json: bool,
 ) -> None:
     if as_json:
         pids = {node: {"pid": pid} for node, pid in processes.items()}
-        print_json({node: state | pids.get(node, {}) for node, state in sorted(found.items())})
+        print_json(
+            {
+                node: state | pids.get(node, {}) | {"problems": wrong.get(node, [])}
+                for node, state in sorted(found.items())
+            }
+        )
         return
     indices = ("begin_index", "end_index", "durable_index", "committed_index", "applied_index")
     columns = ("role", "term", *indices, "disk_level")
@@ -59,10 +76,13 @@ def _print_status(
         if not state.get("admission", {}).get("admitted", True):
             cells[0] = f"{cells[0]} (not admitted)"
         if "error" in state:
-            cells[0] = str(state["error"])
+            cells[0] = str(state["error"]).partition(":")[0]
         rows.append((node, *cells, str(processes.get(node) or "-")))
     heads = [column.removesuffix("_index").removesuffix("_level") for column in columns]
     print_table(("node", *heads, "pid"), rows)
+    for node, reasons in sorted(wrong.items()):
+        for reason in reasons:
+            click.echo(f"{node}: {reason}")
     for node, state in sorted(found.items()):
         if state.get("compiled") is False:
             click.echo(f"{node}: runs without compiled functions; Python does their work, slower")

@@ -131,6 +131,7 @@ class Operations(ABC):
 
     lineage = Method(nodes.lineage)
     status = Method(nodes.status)
+    node_status = Method(nodes.node_status)
     transfer = Method(nodes.transfer)
     admit = Method(nodes.admit)
     enforce_secret = Method(nodes.enforce_secret)

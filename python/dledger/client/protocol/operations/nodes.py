@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dledger.client.protocol.client_state import SERVER_MS, ClientState, Operation, Request
+from dledger.client.protocol.client_state import (
+    ATTEMPT_MS,
+    SERVER_MS,
+    ClientState,
+    Operation,
+    Request,
+)
 from dledger.client.protocol.operations.requests import execute, metadata
 from dledger.client.protocol.results import Lineage
 from dledger.client.protocol.routing import CallPolicy
@@ -28,9 +34,29 @@ def lineage(core: ClientState) -> Operation[Lineage]:
     return core.routes.lineage
 
 
+def node_status(
+    core: ClientState, address: str = ""
+) -> Operation[tuple[dict[str, Any], dict[NodeId, str]]]:
+    """The description of itself of the node at one address, ``host:port``, or at the first one
+    of this client's; and the addresses of all members, as it knows them. No other node is asked,
+    and no leader is needed.
+
+    Raises:
+        Unavailable: it does not answer.
+    """
+    address = address or core.routes.addresses()[0]
+    policy = CallPolicy(what=f"status of {address}", address=address)
+    patience_ms = min(ATTEMPT_MS, core.config.request_timeout_ms)
+    said, _ = yield Request(StatusRequest(), policy, (), patience_ms)
+    known, _ = yield Request(MetadataRequest(), policy, (), patience_ms)
+    members = {NodeId(name): where for name, where in known.peers.items()}
+    return {**said.status}, members
+
+
 def status(core: ClientState) -> Operation[dict[NodeId, dict[str, Any]]]:
-    """Each node's description of itself; ``{"error": reason}`` for one that does not answer."""
-    answer, _ = yield Request(MetadataRequest(), CallPolicy(what="status"))
+    """Each node's description of itself; ``{"error": reason}`` for one that does not answer. Needs
+    no leader."""
+    answer, _ = yield Request(MetadataRequest(), CallPolicy(what="status", anybody=True))
     core.routes.learned(answer)
     found: dict[NodeId, dict[str, Any]] = {}
     for node_id, address in sorted(core.routes.peers.items()):
