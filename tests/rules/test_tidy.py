@@ -33,7 +33,7 @@ WORDS = sorted(
 ALLOWED = {
     "LICENSE", "python", "datasource", "streaming", "examples", "tests", "setup.py",
     "pyproject.toml", "mkdocs.yml", "README.md", "Makefile", "docs", "benchmarks", "verification",
-    "CHANGELOG.md", ".ci",
+    "CHANGELOG.md", ".ci", "deploy",
     ".gitignore", ".git", "CONTRIBUTING.md", ".editorconfig", ".pre-commit-config.yaml",
 }  # fmt: skip
 
