@@ -14,7 +14,9 @@ from typing import Final
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
 from dledger.net import run
+from dledger.net.service_manager import ServiceManager
 from dledger.node.node import NodeServer
+from dledger.node.service import tell
 from dledger.storage.disk.disk import Disk
 from dledger.types import NodeId
 
@@ -68,7 +70,10 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.set)
     server = NodeServer(group, node, addresses=addresses, disk=disk, environment=environment)
+    manager = ServiceManager()
+    manager.tell("reads its files")
     await server.start()
+    telling = asyncio.create_task(tell(manager, server))
     if on_ready is not None:
         on_ready(server.port)
     waits = {
@@ -83,6 +88,8 @@ async def serve(
         loop.remove_signal_handler(number)  # a second one ends the process at once
     first = next(iter(done))
     logger.info("%s ends: %s", node.node_id, first.get_name())
+    telling.cancel()
+    manager.stopping()
     await server.stop()
     first.result()
 
