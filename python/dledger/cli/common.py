@@ -11,14 +11,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from dledger.config import split_settings
 from dledger.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -199,34 +197,6 @@ def confirm(yes: bool, question: str, unasked: str) -> None:
         if not sys.stdin.isatty():
             raise ConfigError(unasked)
         click.confirm(question, abort=True)
-
-
-def parse_settings(
-    texts: Sequence[str], *configs: type[Any], forbidden: Sequence[str] = ()
-) -> dict[str, Any]:
-    """``name=value`` texts as typed values of the configs' fields.
-
-    Raises:
-        UnknownOption: none of the configs has such a field; the message has the nearest one.
-        ConfigError: not of that form, or the value is not of the field's type.
-    """
-    types = {f.name: get_type_hints(config)[f.name] for config in configs for f in fields(config)}
-    known = sorted(set(types) - set(forbidden))
-    return {name: _typed(name, value, types[name]) for name, value in split_settings(texts, known)}
-
-
-def _typed(name: str, text: str, wanted: Any) -> Any:
-    try:
-        if wanted is bool:
-            return {"true": True, "false": False}[text.lower()]
-        if wanted in (int, float):
-            return wanted(text.replace("_", ""))
-    except (KeyError, ValueError):
-        raise ConfigError(f"--set {name}={text}: give a value of type {wanted.__name__}") from None
-    if wanted in (str, Path):
-        return wanted(text)
-    # the other fields are lists of nodes
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def print_json(value: Any) -> None:

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+STUCK_MS: Final = 5000
+"""A loop that is only busy calls the core sooner."""
 HAND_OVER_S: Final = 2.0
 """Longest wait at a graceful stop for another node to take over, and again for pending writes to be
 answered."""
@@ -369,6 +371,24 @@ class NodeServer:
     @property
     def _meters(self) -> Meters | None:
         return self._monitor.meters if self._monitor is not None else None
+
+    @property
+    def summary(self) -> str:
+        """The state in one line."""
+        raft, end = self.raft, self.store.end.position.index
+        return (
+            f"{raft.role.name} in term {raft.term}, leader {raft.leader_id or 'unknown'}; log "
+            f"{self.store.begin_index} to {end}, committed {raft.committed_index}, applied "
+            f"{self.catalog.applied_index}"
+        )
+
+    @property
+    def is_stuck(self) -> bool:
+        """The core wanted to be called long ago and was not, though the loop runs. A node that
+        starts again within its process has no core meanwhile."""
+        late_ms = self._environment.now_ms() - self.raft.deadline_ms()
+        restarts = self._restarting is not None and not self._restarting.done()
+        return late_ms > STUCK_MS and not restarts
 
     # --- events -----------------------------------------------------------------------------------
 

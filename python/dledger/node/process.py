@@ -14,7 +14,9 @@ from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
 from dledger.logs.output import Output
 from dledger.net import run
+from dledger.net.service_manager import ServiceManager
 from dledger.node.node import NodeServer
+from dledger.node.service import tell
 from dledger.storage.disk.disk import Disk
 from dledger.types import NodeId
 
@@ -73,7 +75,10 @@ async def serve(
         loop.add_signal_handler(number, signalled.set)
     server = NodeServer(group, node, addresses=addresses, disk=disk, environment=environment)
     loop.add_signal_handler(signal.SIGHUP, server.reload)
+    manager = ServiceManager()
+    manager.tell("reads its files")
     await server.start()
+    telling = asyncio.create_task(tell(manager, server))
     if on_ready is not None:
         on_ready(server.port)
     counting = asyncio.create_task(tell_counted(output)) if output is not None else None
@@ -91,6 +96,8 @@ async def serve(
         counting.cancel()
     first = next(iter(done))
     logger.info("%s ends: %s", node.node_id, first.get_name())
+    telling.cancel()
+    manager.stopping()
     await server.stop()
     first.result()
 

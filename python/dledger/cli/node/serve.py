@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from pathlib import Path
+from typing import Any
 
 import click
 
-from dledger.cli.common import PATH, parse_settings, set_option
-from dledger.config import NOTHING_ACCEPTED, GroupConfig, NodeConfig, from_settings, parse_peers
-from dledger.errors import ConfigError
+from dledger.cli.common import PATH, set_option
+from dledger.config import NOTHING_ACCEPTED
 from dledger.logs.formats import FORMATS, LEVELS
-from dledger.types import NodeId
-
-DECIDED = ("members", "node_id", "directory", "port", "parent_pid", "accept_loss", "secret_file")
 
 
 @click.command()
-@click.option("--self-id", required=True, help="Which of the peers this node is, e.g. n0.")
+@click.option(
+    "--config",
+    "file",
+    type=PATH,
+    envvar="DLEDGER_SERVE_CONFIG",
+    metavar="FILE",
+    help="Settings as TOML (--print-config has all). Options and DLEDGER_SERVE_... in the "
+    "environment come first.",
+)
+@click.option("--self-id", help="Which of the peers this node is, e.g. n0.")
 @click.option(
     "--peers",
-    required=True,
     metavar="n0-HOST:PORT;...",
     help="All nodes of the group, the same everywhere.",
 )
 @click.option(
     "--dir",
     "directory",
-    required=True,
     type=PATH,
     help="For this node's files; made if missing.",
 )
 @click.option(
     "--group",
-    default="default",
-    show_default=True,
-    help="Identity of the group, the same everywhere.",
+    help="Identity of the group, the same everywhere; default unless given.",
 )
 @click.option(
     "--secret-file",
@@ -60,44 +63,48 @@ DECIDED = ("members", "node_id", "directory", "port", "parent_pid", "accept_loss
     help="Of a group of one whose disk has lost committed entries: go on with the log as it is, "
     "which ends at INDEX.",
 )
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Do not start: print the settings with their origins, and all that would keep the node "
+    "from starting. Exit code 1 where there is such a thing.",
+)
+@click.option("--print-config", is_flag=True, help="Print a file with every setting, and end.")
 def serve(
-    self_id: str,
-    peers: str,
-    directory: Path,
-    group: str,
+    file: Path | None,
     secret_file: Path | None,
-    host: str | None,
-    log_format: str | None,
-    log_level: str | None,
     settings: tuple[str, ...],
     accept_loss: int,
+    check: bool,
+    print_config: bool,
+    **options: Any,
 ) -> None:
     """Run one node until SIGTERM or SIGINT; then it hands leadership over and drains."""
+    from dledger.config.layers import Layers
     from dledger.embedded.process import raise_limits
-    from dledger.net.address import split_address
 
-    addresses = parse_peers(peers)
-    if self_id not in addresses:
-        raise ConfigError(f"--self-id {self_id}: not one of the peers {', '.join(addresses)}")
-    own_host, port = split_address(addresses[NodeId(self_id)])
-    given = parse_settings(settings, GroupConfig, NodeConfig, forbidden=(*DECIDED, "group", "host"))
-    of_node = {name: given.pop(name) for name in NodeConfig.__dataclass_fields__ if name in given}
-    given |= {"group": group, "members": tuple(addresses)}
-    of_node |= {
-        "node_id": NodeId(self_id),
-        "directory": directory,
-        "host": host or own_host,
-        "port": port,
-        "accept_loss": accept_loss,
-        "secret_file": str(secret_file.absolute()) if secret_file is not None else "",
-    }
-    log = {"log_format": log_format, "log_level": log_level}
-    of_node |= {name: value for name, value in log.items() if value is not None}
-    group_config = from_settings(GroupConfig, given)
-    node_config = from_settings(NodeConfig, of_node)
+    if print_config:
+        from dledger.config.example import example
+
+        click.echo(example(), nl=False)
+        return
+    layers = Layers()
+    options["secret_file"] = str(secret_file.absolute()) if secret_file is not None else None
+    for name, value in options.items():
+        if value is not None:
+            layers.add_value(name, value, "--" + name.replace("_", "-"))
+    layers.add_texts(settings)
+    layers.add_environment(os.environ)
+    if file is not None:
+        layers.add_file(file)
+    if check:
+        from dledger.cli.node.check import report
+
+        raise SystemExit(report(layers))
+    group, node, addresses = layers.configs(accept_loss)
     from dledger.node.peers.membership_secret import with_secret
     from dledger.node.process import run_node
 
     # a node has a file for each partition with records, and a shell's own limit is often 1024
     raise_limits(resource.RLIMIT_NOFILE)
-    run_node(group_config, with_secret(node_config, addresses), lambda: addresses)
+    run_node(group, with_secret(node, addresses), lambda: addresses)

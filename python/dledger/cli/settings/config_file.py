@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from dledger.config import nearest
+from dledger.config.toml_lines import Lines, duplicates, key_lines, line_of
 from dledger.errors import ConfigError, PathError, UnknownOption
 
 if TYPE_CHECKING:
@@ -92,26 +93,29 @@ def read_config() -> ConfigFile:
     """
     path = config_path()
     try:
-        data = tomllib.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
+        data = tomllib.loads(text)
     except FileNotFoundError:
         return ConfigFile(path, {})
     except OSError as error:
         raise PathError(f"{path}: {error.strerror}; {VARIABLE} names another file") from None
     except ValueError as error:  # also of bytes that are no text
-        raise ConfigError(f"{path} is no TOML: {error}; mend it, or remove it") from None
-    _check_names(path, "", data, TABLES)
+        found = "; ".join(duplicates(text)) if isinstance(error, tomllib.TOMLDecodeError) else ""
+        raise ConfigError(f"{path} is no TOML: {found or error}; mend it, or remove it") from None
+    lines = key_lines(text)
+    _check_names(path, (), data, TABLES, lines)
     tables = _table(path, "contexts", data.get("contexts", {}))
-    contexts = {name: _context(path, name, given) for name, given in tables.items()}
+    contexts = {name: _context(path, name, given, lines) for name, given in tables.items()}
     current = data.get("context", "")
     if not isinstance(current, str):
         raise ConfigError(f"{path}: context is the name of one, as in context = 'prod'")
     return ConfigFile(path, contexts, current, _table(path, "options", data.get("options", {})))
 
 
-def _context(path: Path, name: str, given: Any) -> Context:
+def _context(path: Path, name: str, given: Any, lines: Lines) -> Context:
     where = f"contexts.{name}"
     values = _table(path, where, given)
-    _check_names(path, where + ".", values, ("bootstrap", *FILES))
+    _check_names(path, ("contexts", name), values, ("bootstrap", *FILES), lines)
     for key, value in values.items():
         if not isinstance(value, str):
             raise ConfigError(f"{path}: {where}.{key} is text, not {value!r}")
@@ -127,11 +131,19 @@ def _table(path: Path, where: str, given: Any) -> dict[str, Any]:
     return given
 
 
-def _check_names(path: Path, where: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
+def _check_names(
+    path: Path,
+    table: tuple[str, ...],
+    given: Mapping[str, Any],
+    known: tuple[str, ...],
+    lines: Lines,
+) -> None:
     for name in given:
         if name not in known:
+            key = (*table, name)
             raise UnknownOption(
-                f"{path}: unknown {where}{name}{nearest(name, [*known])}; known: {', '.join(known)}"
+                f"{path}, line {line_of(lines, key)}: unknown {'.'.join(key)}"
+                f"{nearest(name, [*known])}; known: {', '.join(known)}"
             )
 
 
