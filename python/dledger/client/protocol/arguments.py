@@ -212,7 +212,7 @@ TAKEN: Final[Mapping[str, Take]] = {
 """By annotation, without its ``| None``."""
 ELSEWHERE: Final = frozenset({
     "Values", "Values | Rows", "Values | None", "Headers | None", "Times | None", "Place", "Any",
-    "RowsSum | None", "Batches", "str | float",
+    "DamagePolicy | None", "RowsSum | None", "Batches", "str | float",
     "type[BaseException] | None", "BaseException | None", "TracebackType | None",
 })  # fmt: skip
 """Annotations of arguments that are looked at where they are used."""

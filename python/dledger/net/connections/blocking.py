@@ -109,6 +109,8 @@ class BlockingConnection:
         """Whether the other side has not closed it meanwhile, as far as this host knows. No request
         may be under way."""
         reader = self._reader
+        if self._socket.fileno() < 0:  # closed as garbage, with a reader that nobody has any more
+            return False
         if self._frames or reader.rest or reader.large is not None or self._unheard is not None:
             return False
         # closed, or an unasked answer
