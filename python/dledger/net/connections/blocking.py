@@ -36,12 +36,15 @@ SEND_PIECES: Final = 64
 
 class Lost(Exception):
     """The connection broke, or its answer did not come in time. ``sent``: the whole request had
-    left; ``error``: the error of the system or of TLS."""
+    left; ``closed``: the node ended it; ``error``: the error of the system or of TLS."""
 
-    def __init__(self, reason: str, sent: bool, error: BaseException | None = None) -> None:
+    def __init__(
+        self, reason: str, sent: bool, *, error: BaseException | None = None, closed: bool = False
+    ) -> None:
         super().__init__(reason)
         self.sent = sent
         self.error = error
+        self.closed = closed
 
 
 class BlockingConnection:
@@ -221,7 +224,7 @@ class BlockingConnection:
                 raise Lost("no answer in time", sent=True) from None
             raise Lost(error.strerror or str(error), sent=True, error=error) from None
         if not size:
-            raise Lost("the node closed the connection", sent=True)
+            raise Lost("the node closed the connection", sent=True, closed=True)
         if wanted is None:
             self._frames.extend(reader.feed(self._buffer[:size]))
         elif frame := reader.received(size):

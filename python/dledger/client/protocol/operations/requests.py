@@ -13,10 +13,13 @@ from dledger.protocol.messages.client import ExecuteRequest, MetadataRequest, Me
 METADATA_TRIES: Final = 20
 
 
-def execute(command: Command, what: str, repeatable: bool = True) -> Operation[dict[str, Any]]:
-    """Commit a command; its result."""
+def execute(
+    command: Command, what: str, repeatable: bool = True, since: str = ""
+) -> Operation[dict[str, Any]]:
+    """Commit a command, which nodes know from the release ``since`` on; its result."""
     request = ExecuteRequest(command=command, timeout_ms=SERVER_MS)
-    answer, _ = yield Request(request, CallPolicy(what=what, writes=True, repeatable=repeatable))
+    policy = CallPolicy(what=what, writes=True, repeatable=repeatable, since=since)
+    answer, _ = yield Request(request, policy)
     result: dict[str, Any] = answer.result
     return result
 
