@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dledger.client.protocol.reading.damage import FAIL, SKIP
 from dledger.config import check_name, nearest
 from dledger.config.log_paths import local_path
 from dledger.datasource.options.addresses import check_group, group_servers
@@ -37,7 +38,6 @@ _ADDED_BY_SPARK: Final = {
 }
 CREATE: Final = "createTopic."
 DESCRIPTION: Final = "createTopic.description"
-OF_STORES: Final = ("onDamage", "storageOptions")
 OF_TRANSACTIONS: Final = ("txnId", "txnTimeout", "onReplayMismatch")
 
 
@@ -65,6 +65,8 @@ class Options:
     max_task_records: int | None = None
     max_task_bytes: int | None = None
     fail_on_data_loss: bool = True
+    on_damage: str = FAIL
+    """``fail`` or ``skip``: of records that nobody can open."""
     restart_recreated: bool = False
     """A topic that was created again is read from its first record; otherwise it is an error."""
     wait_ms: int = 200
@@ -113,8 +115,7 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
 
     Raises:
         UnknownOption: options that do not exist, each with the way out.
-        ConfigError: a value cannot be, two options contradict one another, or one is not for this
-            use.
+        ConfigError: a value cannot be, options contradict one another, or one is not for this use.
     """
     values, loose = sort_options(given)
     check_use(values, use)
@@ -141,6 +142,7 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
         max_task_records=size_or_number(values, "maxRecordsPerPartition"),
         max_task_bytes=size_or_number(values, "maxBytesPerPartition"),
         fail_on_data_loss=flag(values, "failOnDataLoss", True),
+        on_damage=word(values, "onDamage", (FAIL, SKIP)),
         restart_recreated=word(values, "onTopicRecreate", ("fail", "restart")) == "restart",
         wait_ms=duration_ms("fetch.maxWaitMs", values.get("fetch.maxWaitMs", "200")),
         columns=_columns(values),
@@ -168,11 +170,10 @@ def parse_options(given: Mapping[str, str], use: str = "") -> Options:
 
 
 def _refuse_of_stores(values: Mapping[str, str]) -> None:
-    for name in OF_STORES:
-        if name in values:
-            raise ConfigError(
-                f"option {name!r} is for the files of a store: give the option 'layout' too"
-            )
+    if "storageOptions" in values:
+        raise ConfigError(
+            "option 'storageOptions' is for the files of a store: give the option 'layout' too"
+        )
 
 
 def need_group(options: Options, hint: str = "") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -14,6 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from dledger.client import Client
+from dledger.client.protocol.reading.damage import DamagePolicy
 from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.datasource.options.bounds import Bound, BoundKind
 from dledger.datasource.options.offsets import Positions
@@ -34,6 +36,10 @@ from dledger.records.body.json_rows import as_records
 from dledger.records.columns.types import Columns
 
 LOGGER: Final = logging.getLogger("dledger.spark")
+DAMAGE_WAY: Final = (
+    "set option 'onDamage' to skip, or read from offset {end} on: a batch by 'startingOffsets', a "
+    "stream with a new checkpointLocation too"
+)
 
 
 @dataclass
@@ -107,6 +113,7 @@ class TopicReads:
         Raises:
             OffsetOutOfRange, TopicNotFound, TopicRecreated: records went between planning and
                 reading, and they must not.
+            UnreadableBatch: records cannot be opened, and are not to be left out.
         """
         settle()
         if isinstance(partition, LogSlices):
@@ -116,12 +123,14 @@ class TopicReads:
 
     def _read(self, given: LogSlice) -> Iterator[pa.RecordBatch]:
         start, info, client = given.start, given.info, given.address.client()
+        damage = self._damage(info.name, given.partition)
         while start < given.end:
             try:
-                answers = client.fetch(info.topic_id, given.partition, start, given.end)
-                for rows in self._rows(given, client, answers, start):
-                    yield rows
-                    start += rows.num_rows
+                at = info.topic_id, given.partition, start, given.end
+                with closing(client.fetch(*at, damage=damage)) as answers:
+                    for rows, behind in self._rows(given, client, answers, start):
+                        yield rows
+                        start = behind
             except OffsetOutOfRange as error:
                 if error.begin <= start:
                     raise  # nothing was removed: the log ends before the slice does
@@ -134,6 +143,9 @@ class TopicReads:
             except TopicNotFound:
                 self._check_gone(given, client, start)
                 return
+
+    def _damage(self, topic: str, partition: int) -> DamagePolicy:
+        return DamagePolicy(topic, partition, self.options.on_damage, DAMAGE_WAY, "'onDamage'")
 
     def _check_gone(self, given: LogSlice, client: Client, start: int) -> None:
         """Whether a task may end before its time because its topic is not there any more; a warning
@@ -156,7 +168,7 @@ class TopicReads:
 
     def _rows(
         self, given: LogSlice, client: Client, answers: Iterable[FetchedBodies], start: int
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterator[tuple[pa.RecordBatch, int]]:
         at, wanted = (given.info.name, given.partition, start, given.end), self.columns
 
         def schemas(version: int) -> Columns:

@@ -44,6 +44,14 @@ class Part(NamedTuple):
     records: pa.RecordBatch
     batches: FetchedBatches
     first: int = 0
+    offset: int = 0
+    """Of the first row."""
+
+    @property
+    def behind(self) -> int:
+        """The offset behind the last row."""
+        rows: int = self.records.num_rows
+        return self.offset + rows
 
     def place(self, field: str) -> npt.NDArray[np.int64]:
         """``term`` or ``index`` of the entry of each row."""
@@ -89,9 +97,9 @@ def table_rows(
     end: int,
     schema: pa.Schema,
     decode: Decode | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """Records [start, end) as batches of the columns of a schema, of some 1 to 4 MiB each; see
-    `dledger.datasource.table.schema.EVERY`.
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Records [start, end) as batches of the columns of a schema, of some 1 to 4 MiB each, with the
+    offset behind each; see `dledger.datasource.table.schema.EVERY`.
 
     Bodies come in order and without gaps; the first and the last one may reach out of the range.
 
@@ -101,11 +109,8 @@ def table_rows(
     constants = Constants(topic, partition)
     # one at least: a batch without columns has no rows
     stored = {own for name in schema.names for own in STORED.get(name.lower(), ())} or {"timestamp"}
-    offset = start
     for gathered in gather(decoded(answers, decode, start, end, sorted(stored))):
-        batch = _build(gathered, constants, offset, schema)
-        yield batch
-        offset += batch.num_rows
+        yield _build(gathered, constants, schema), gathered[-1].behind
 
 
 def decoded(
@@ -126,15 +131,17 @@ def decoded(
             base, wanted = batches.base_offset, batch if columns is None else batch.select(columns)
             first, last = max(start - base, 0), min(end - base, batch.num_rows)
             for at, part in _cut(wanted.slice(first, last - first)):
-                yield Part(part, batches, first + at)
+                yield Part(part, batches, first + at, base + first + at)
 
 
 def gather(parts: Iterable[Part]) -> Iterator[list[Part]]:
-    """Neighbours that together are of a good size."""
+    """Neighbours that together are of a good size, without offsets between them that are left
+    out."""
     gathered: list[Part] = []
     size = rows = 0
     for part in parts:
-        if rows + part.records.num_rows > MOST_ROWS or size >= LEAST_BYTES:
+        is_apart = bool(gathered) and part.offset != gathered[-1].behind
+        if is_apart or rows + part.records.num_rows > MOST_ROWS or size >= LEAST_BYTES:
             yield gathered
             gathered, size, rows = [], 0, 0
         gathered.append(part)
@@ -146,8 +153,15 @@ def gather(parts: Iterable[Part]) -> Iterator[list[Part]]:
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of several topic partitions, of the same columns each, in batches of a good size."""
-    for gathered in gather(Part(batch, NO_BATCHES) for batch in batches):
+    for gathered in gather(_in_a_row(batches)):
         yield whole(gathered)
+
+
+def _in_a_row(batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
+    rows = 0
+    for batch in batches:
+        yield Part(batch, NO_BATCHES, offset=rows)
+        rows += batch.num_rows
 
 
 def whole(gathered: list[Part]) -> pa.RecordBatch:
@@ -169,10 +183,8 @@ def _cut(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         yield first, batch.slice(first, last - first)
 
 
-def _build(
-    gathered: list[Part], constants: Constants, offset: int, schema: pa.Schema
-) -> pa.RecordBatch:
-    batch = whole(gathered)
+def _build(gathered: list[Part], constants: Constants, schema: pa.Schema) -> pa.RecordBatch:
+    batch, offset = whole(gathered), gathered[0].offset
     rows = batch.num_rows
     topic, partition, kind = constants.of(rows)
     has_places = not {"term", "entryindex"}.isdisjoint(map(str.lower, schema.names))

@@ -40,9 +40,9 @@ def typed_rows(
     wanted: Columns,
     record: bool = False,
     remade: str = "",
-) -> Iterator[pa.RecordBatch]:
-    """Rows [start, end) under the ``wanted`` columns, in batches of some 1 to 4 MiB; see
-    `dledger.datasource.read.rows`.
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Rows [start, end) under the ``wanted`` columns, in batches of some 1 to 4 MiB, with the
+    offset behind each; see `dledger.datasource.read.rows`.
 
     Args:
         record: add the column ``_record``.
@@ -72,14 +72,14 @@ def typed_rows(
             raise SchemaMismatch(text) from error
         return rows.append_column(TIMES, record_times(header, columns, batch)) if record else rows
 
-    constants, offset = Constants(topic, partition), start
+    constants = Constants(topic, partition)
     for gathered in gather(decoded(answers, decode, start, end)):
         rows = whole(gathered)
         if record:
             name, number, _ = constants.of(rows.num_rows)
-            rows = _with_record(rows, schema, [name, number], offset, places(gathered))
-        yield rows
-        offset += rows.num_rows
+            at = gathered[0].offset
+            rows = _with_record(rows, schema, [name, number], at, places(gathered))
+        yield rows, gathered[-1].behind
 
 
 def _with_record(

@@ -34,6 +34,7 @@ and says whether asking again can help. Every message names the thing and the wa
     |-- TransactionError        a stage is gone or incomplete              definite
     |-- ReplayMismatch          a write is run again with other rows       definite
     |-- CorruptEntry            stored bytes do not match their checksum   definite
+    |   `-- UnreadableBatch     the bytes that were appended are no records
     |-- StorageError            the disk failed: the node stops            INDEFINITE
     |   `-- CorruptStore        files contradict themselves: never guess   INDEFINITE
     |       `-- CatalogLost     they can be made again from the log        INDEFINITE
@@ -200,6 +201,22 @@ class CorruptEntry(DLedgerError):
     def __init__(self, message: str, index: int = -1) -> None:
         super().__init__(message)
         self.index = index
+
+
+class UnreadableBatch(CorruptEntry):
+    """A batch that nobody can open: its bytes are those that were appended, and they are no
+    records. ``topic``, ``partition`` and the offsets ``[begin, end)`` say which; a reader goes on
+    from ``end`` on, or with ``on_damage="skip"``."""
+
+    def __init__(
+        self, what: str, way: str, *, topic: str, partition: int, begin: int, end: int
+    ) -> None:
+        super().__init__(f"{what}. To go on behind it: {way}")
+        self.what = what
+        self.topic = topic
+        self.partition = partition
+        self.begin = begin
+        self.end = end
 
 
 class StorageError(DLedgerError):

@@ -152,6 +152,44 @@ def test_one_member_reads_all_in_the_order_of_each_partition(client: Any, topic:
         assert consumer.poll(0) == []
 
 
+def test_rows_of_a_typed_topic_come_in_its_own_columns(client: Any) -> None:
+    """Those of the newest version, and of a newer one from its first row on; names that the log has
+    too are the topic's."""
+    name = f"typed-{next(NUMBERS)}"
+    columns = pa.schema([("offset", pa.int64()), ("topic", pa.string())])
+    client.create_topic(name, schema=columns, key_column="topic")
+    client.append(name, [{"offset": 70, "topic": "a"}, {"offset": None, "topic": None}])
+    with client.consumer(f"g-{name}", [name]) as consumer:
+        records = polled(consumer, 2)
+        assert [one.value for one in records] == [
+            {"offset": 70, "topic": "a"},
+            {"offset": None, "topic": None},
+        ]
+        assert [(one.topic, one.offset, one.key) for one in records] == [
+            (name, 0, b"a"),
+            (name, 1, None),
+        ]
+        assert records[0].timestamp.tzinfo is UTC
+        client.append(name, [{"offset": 1, "topic": "b", "more": 2.5}], evolve=True)
+        (record,) = polled(consumer, 1)
+        assert record.value == {"offset": 1, "topic": "b", "more": 2.5}
+    with client.consumer(f"g-batches-{name}", [name]) as consumer:
+        batch = next(consumer.batches())
+    names = ["_topic", "partition", "_offset", "timestamp", "offset", "topic", "more"]
+    assert batch.schema.names == names
+    assert batch.column("_topic").to_pylist() == [name] * batch.num_rows
+    assert batch.column("offset").to_pylist()[0] == 70
+
+
+def test_typed_topic_without_columns_yet_is_read_from_its_first_row_on(client: Any) -> None:
+    name = f"typed-{next(NUMBERS)}"
+    client.create_topic(name, type="typed")
+    with client.consumer(f"g-{name}", [name]) as consumer:
+        assert consumer.poll(0.2) == []
+        client.append(name, [{"id": 1}])
+        assert [one.value for one in polled(consumer, 1)] == [{"id": 1}]
+
+
 def test_records_have_keys_headers_and_nulls(client: Any, topic: str) -> None:
     client.append(
         topic,

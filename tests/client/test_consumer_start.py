@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,15 @@ from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.consuming.settings import ConsumerSettings
 from dledger.client.protocol.operations.group_membership import MemberId
+from dledger.errors import ProtocolError
+from dledger.net.connections import incoming
+from dledger.protocol.messages.catalog_commands import JoinGroup, LeaveGroup
 from dledger.protocol.messages.client import TopicInfo
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.group_heartbeat import GroupHeartbeatResponse
+from dledger.protocol.wire.codec import decode
+from dledger.testing import InProcessGroup
+from dledger.types import Buffer
 
 KEY = 1 << 32
 TOPIC = TopicInfo(name="t", topic_id=1, log_id="a", partitions=1)
@@ -51,3 +58,21 @@ def test_offset_of_a_share_that_went_and_came_back_is_asked_for_again(
         assert (held.since, held.position) == (7, 8)
 
     asyncio.run(run())
+
+
+def test_nodes_that_know_no_consumers_are_told_from_ones_that_do_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They end the connection of who sends a command that they do not know."""
+
+    def of_before(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
+        message = decode(kind, header, payload)
+        if isinstance(getattr(message, "command", None), JoinGroup | LeaveGroup):
+            raise ProtocolError("18 is no command's number")
+        return message
+
+    monkeypatch.setattr(incoming, "decode", of_before)
+    with InProcessGroup(1) as nodes, nodes.client() as client:
+        client.create_topic("t")
+        with pytest.raises(ProtocolError, match=r"join group 'g'.*: upgrade the nodes"):
+            client.consumer("g", ["t"])

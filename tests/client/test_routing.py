@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from dledger.client.protocol.outcome import VERDICTS, AnswerOutcome, answer_outcome, error_for
-from dledger.client.protocol.routing import Ask, Call, CallPolicy, Probe, RetryTimes, Routes, Wait
+from dledger.client.protocol.routing import (
+    CLOSINGS,
+    Ask,
+    Call,
+    CallPolicy,
+    Probe,
+    RetryTimes,
+    Routes,
+    Wait,
+)
 from dledger.errors import (
     Behind,
     DiskFull,
@@ -13,6 +22,7 @@ from dledger.errors import (
     NotLeader,
     OffsetOutOfRange,
     OutcomeUnknown,
+    ProtocolError,
     QueueFull,
     TopicNotFound,
     Unavailable,
@@ -238,3 +248,22 @@ def test_errors_carry_what_helps() -> None:
     outside = error_for(Code.OFFSET_OUT_OF_RANGE, "", "x", begin=3, end=9)
     assert isinstance(outside, OffsetOutOfRange)
     assert (outside.begin, outside.end) == (3, 9)
+
+
+def test_nodes_that_end_each_connection_do_not_know_a_newer_request() -> None:
+    """One that is killed ends one connection, and cannot be reached then."""
+    newer = CallPolicy(what="join group 'g'", writes=True, since="9.9.0")
+    one = call(routes(), newer)
+    for _ in range(CLOSINGS - 1):
+        one.lost("a:1", "the node closed the connection", closed=True)
+    one.unreachable("a:1", "refused")
+    for _ in range(CLOSINGS - 1):
+        one.lost("a:1", "the node closed the connection", closed=True)
+    one.lost("a:1", "no answer in time")
+    for _ in range(CLOSINGS - 1):
+        one.lost("a:1", "the node closed the connection", closed=True)
+    with pytest.raises(ProtocolError, match=r"from dledger 9\.9\.0 on, .* upgrade the nodes"):
+        one.lost("a:1", "the node closed the connection", closed=True)
+    other = call(routes(), WRITE)
+    for _ in range(2 * CLOSINGS):
+        other.lost("a:1", "the node closed the connection", closed=True)

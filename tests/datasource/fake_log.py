@@ -17,6 +17,7 @@ from dledger.catalog.topics.schemas import Schemas
 from dledger.client import Committed, Span
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.operations.schemas import Evolved, TypedTopic, agree_schema
+from dledger.client.protocol.reading.damage import DamagePolicy
 from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.results import GroupOffsets, Lineage, Range
 from dledger.errors import (
@@ -378,7 +379,15 @@ class FakeGroup:
         part = self.part(span.topic, span.partition)
         return cut([(b.count, len(b.body)) for b in part.batches], span, part.begin)
 
-    def fetch(self, topic_id: int, partition: int, start: int, end: int) -> Iterator[FetchedBodies]:
+    def fetch(
+        self,
+        topic_id: int,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        damage: DamagePolicy | None = None,
+    ) -> Iterator[FetchedBodies]:
         topic = next((t for t in self.by_name.values() if t.info.topic_id == topic_id), None)
         if topic is None:
             raise TopicNotFound(
@@ -390,7 +399,7 @@ class FakeGroup:
         for batch in part.batches:
             if batch.base + batch.count > start and batch.base < end:
                 place = FetchedBatch(batch.base, batch.count, size=len(batch.body), crc=0)
-                yield fetched((place, batch.body))
+                yield replace(fetched((place, batch.body)), damage=damage)
 
     def producer(self, topic: str) -> FakeProducer:
         self.topic(topic)

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from dledger.config import ClientConfig
 from dledger.datasource.options.kafka_options import ADVICE
 from dledger.datasource.options.option_table import ALL, OPTIONS, is_for
-from dledger.datasource.options.options import OF_STORES, need_group, need_topics, parse_options
+from dledger.datasource.options.options import need_group, need_topics, parse_options
 from dledger.datasource.options.rate_limits import RateLimits
 from dledger.datasource.options.settings import spark_name
 from dledger.errors import ConfigError, UnknownOption
@@ -67,6 +67,7 @@ VALUES = dict.fromkeys(NUMBERS, "5") | {
     "endingOffsetsByTimestamp": '{"a": {"0": 5}}',
     "holdRetention": "false",
     "failOnDataLoss": "false",
+    "onDamage": "skip",
     "onTopicRecreate": "restart",
     "includeHeaders": "true",
     "includeMetadata": "true",
@@ -93,7 +94,7 @@ BESIDE = {
 """An option -> what it needs beside it."""
 
 
-@pytest.mark.parametrize("name", sorted(OPTIONS.keys() - {"dledger.*", "layout", *OF_STORES}))
+@pytest.mark.parametrize("name", sorted(OPTIONS.keys() - {"dledger.*", "layout", "storageOptions"}))
 def test_every_row_of_the_table_changes_what_the_parser_gives(name: str) -> None:
     """No option is documented and not read."""
     beside = BESIDE.get(name, {})

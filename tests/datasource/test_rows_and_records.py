@@ -43,6 +43,10 @@ def stored(
     return FetchedBatch(base, count, size, crc=0, index=entry, term=term), body
 
 
+def batches_of(*given: Any) -> list[pa.RecordBatch]:
+    return [batch for batch, _ in table_rows(*given)]
+
+
 @given(st.lists(st.just(1) | st.integers(1, 30), min_size=1, max_size=12), st.data())
 def test_a_range_of_bodies_is_read_row_for_row(counts: list[int], data: st.DataObject) -> None:
     bodies = []
@@ -58,7 +62,7 @@ def test_a_range_of_bodies_is_read_row_for_row(counts: list[int], data: st.DataO
     ]
     answers = [fetched(*covering)] if covering else []
     rows = [
-        row for batch in table_rows(answers, "t", 3, start, end, WHOLE) for row in batch.to_pylist()
+        row for batch in batches_of(answers, "t", 3, start, end, WHOLE) for row in batch.to_pylist()
     ]
     assert [row["offset"] for row in rows] == list(range(start, end))
     assert [row["value"] for row in rows] == [str(o).encode() for o in range(start, end)]
@@ -70,7 +74,7 @@ def test_a_range_of_bodies_is_read_row_for_row(counts: list[int], data: st.DataO
     assert [row["size"] for row in rows] == [len(row["value"]) for row in rows]
     alone = map(fetched, covering)
     plain = [
-        row for batch in table_rows(alone, "t", 3, start, end, PLAIN) for row in batch.to_pylist()
+        row for batch in batches_of(alone, "t", 3, start, end, PLAIN) for row in batch.to_pylist()
     ]
     assert plain == [{name: row[name] for name in PLAIN.names} for row in rows]
 
@@ -80,7 +84,7 @@ def test_optional_columns_come_back_as_they_were_written() -> None:
     times = pa.array([1, 2], TIME)
     headers = pa.array([[{"key": "h", "value": b"v"}], None], HEADERS)
     body = stored(0, [b"a", b"b"], key=keys, timestamp=times, headers=headers)
-    (batch,) = table_rows([fetched(body)], "t", 0, 0, 2, WHOLE)
+    (batch,) = batches_of([fetched(body)], "t", 0, 0, 2, WHOLE)
     assert batch.column("key").to_pylist() == [b"k", None]
     assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [1, 2]
     assert batch.column("headers").to_pylist() == [[{"key": "h", "value": b"v"}], None]
@@ -101,8 +105,8 @@ def test_some_columns_are_those_of_all(names: list[str]) -> None:
         stored(2 * at, [b"a" * at, b"b"], entry=at, key=keys, headers=headers) for at in range(3)
     ]
     schema = pa.schema([WHOLE.field(name) for name in names])
-    (found,) = table_rows([fetched(*bodies)], "t", 3, 1, 6, schema)
-    (whole,) = table_rows([fetched(*bodies)], "t", 3, 1, 6, WHOLE)
+    (found,) = batches_of([fetched(*bodies)], "t", 3, 1, 6, schema)
+    (whole,) = batches_of([fetched(*bodies)], "t", 3, 1, 6, WHOLE)
     assert found.schema == schema
     assert found.equals(whole.select(names))
 
@@ -116,13 +120,22 @@ def test_lengths_of_a_column_are_those_of_its_own_rows_and_none_for_null() -> No
 
 def test_small_bodies_are_put_together_and_large_ones_cut() -> None:
     small = [stored(i, [b"x" * 100]) for i in range(1000)]
-    assert [b.num_rows for b in table_rows(map(fetched, small), "t", 0, 0, 1000, PLAIN)] == [1000]
+    assert [b.num_rows for b in batches_of(map(fetched, small), "t", 0, 0, 1000, PLAIN)] == [1000]
     large = [stored(0, [b"x" * (1 << 18)] * 64)]
-    batches = list(table_rows(map(fetched, large), "t", 0, 0, 64, PLAIN))
+    batches = batches_of(map(fetched, large), "t", 0, 0, 64, PLAIN)
     assert [b.num_rows for b in batches] == [12, 13, 13, 13, 13]
     tiny = [stored(0, [b""] * 200_000), stored(200_000, [b""] * 30_000)]
-    sizes_of_tiny = [b.num_rows for b in table_rows(map(fetched, tiny), "t", 0, 0, 230_000, PLAIN)]
+    sizes_of_tiny = [b.num_rows for b in batches_of(map(fetched, tiny), "t", 0, 0, 230_000, PLAIN)]
     assert sizes_of_tiny == [50_000, 50_000, 50_000, 50_000, 30_000]
+
+
+def test_offsets_go_on_behind_records_that_were_left_out() -> None:
+    answers = [fetched(stored(0, [b"a", b"b"]), stored(5, [b"c"]), stored(6, [b"d"]))]
+    found = [
+        (batch.column("offset").to_pylist(), behind)
+        for batch, behind in table_rows(answers, "t", 0, 0, 7, PLAIN)
+    ]
+    assert found == [([0, 1], 2), ([5, 6], 7)]
 
 
 KINDS = {"value": pa.binary(), "key": pa.binary(), "topic": pa.string(), "partition": pa.int32()}

@@ -261,7 +261,7 @@ def test_the_format_finds_the_reader_by_the_layout(upgraded: Path, stores: Any) 
             schema=source.schema(), overwrite=False
         )
     with pytest.raises(ConfigError, match="give the option 'layout' too"):
-        DefaultSource({"path": str(upgraded), "onDamage": "skip"}).schema()
+        DefaultSource({"path": str(upgraded), "storageOptions": "{}"}).schema()
 
 
 def test_a_sql_table_of_a_store_keeps_its_options(upgraded: Path, stores: Any) -> None:

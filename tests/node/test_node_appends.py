@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -397,6 +398,8 @@ async def test_a_compressed_batch_that_no_reader_could_decompress_is_not_taken(
     answer = await client.append(head + payload.to_pybytes())
     assert answer.code is Code.MALFORMED
     assert "decompressed it has over 268435456 bytes" in answer.message
+    outside = struct.pack("<IiIHHHHHHi", 0xFFFFFFFF, 20, 16, 10, 8, 4, 60000, 60000, 0, 12)
+    assert (await client.append(head + outside)).code is Code.MALFORMED
     sound, _ = compress(pa.record_batch([pa.array([bytes(1 << 20)])], names=["x"]), codec)
     head = encode_header(BodyHeader(BodyKind.DATA, topic, 0, 1, codec=codec))
     assert (await client.append(head + sound.to_pybytes())).code is Code.SUCCESS

@@ -24,6 +24,7 @@ from dledger.records.body.header import (
 )
 from dledger.records.body.records import decode_batch, encode_batch, with_offsets
 from dledger.records.body.schema import READ_SCHEMA, RECORD_SCHEMA
+from dledger.records.body.sizer import split_batch
 from dledger.records.body.unpacked_size import MAX_DECODED_BYTES, check_sizes
 
 NOW = 1_700_000_000_000_000
@@ -188,12 +189,38 @@ def test_buffers_that_declare_too_much_together_are_refused(
         {"key": pa.array([b"key" * 100] * 1000), "value": pa.array([b"abc" * 100] * 1000)}
     )
     payload = encoded(keyed, codec=Codec.ZSTD)[BODY_HEADER_SIZE:]
-    check_sizes(payload, Codec.ZSTD)
+    check_sizes(payload, Codec.ZSTD, 1000)
     monkeypatch.setattr("dledger.records.body.unpacked_size.MAX_DECODED_BYTES", 500_000)
     with pytest.raises(ValueError, match="decompressed it has over 500000 bytes"):
-        check_sizes(payload, Codec.ZSTD)
+        check_sizes(payload, Codec.ZSTD, 1000)
     monkeypatch.setattr("dledger.records.body.unpacked_size.MAX_DECODED_BYTES", 700_000)
-    check_sizes(payload, Codec.ZSTD)
+    check_sizes(payload, Codec.ZSTD, 1000)
+
+
+def test_batch_of_more_records_or_buffers_than_a_reader_takes_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nulls take no byte of a body, and a reader counts each; a node looks at each buffer."""
+    payload = encoded(make_records([b"abc" * 100] * 1000), codec=Codec.ZSTD)[BODY_HEADER_SIZE:]
+    monkeypatch.setattr("dledger.records.body.unpacked_size.MAX_BUFFERS", 2)
+    with pytest.raises(ValueError, match="it has 3 buffers, over 2"):
+        check_sizes(payload, Codec.ZSTD, 1000)
+    monkeypatch.setattr("dledger.records.body.unpacked_size.MAX_RECORDS", 999)
+    with pytest.raises(ValueError, match="it has 1000 records, over 999"):
+        check_sizes(payload, Codec.ZSTD, 1000)
+    with pytest.raises(ValueError, match="promises 999 records, the payload has 1000"):
+        check_sizes(payload, Codec.ZSTD, 999)
+
+
+def test_batch_of_more_records_than_a_reader_takes_is_cut_or_not_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in ("records", "sizer"):
+        monkeypatch.setattr(f"dledger.records.body.{module}.MAX_RECORDS", 8)
+    batch = make_records([b"x"] * 20)
+    assert [one.num_rows for one in split_batch(batch, 1 << 20)] == [8, 8, 4]
+    with pytest.raises(RecordTooLarge, match="20 records is over the 8 of a reader"):
+        encoded(batch)
 
 
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])

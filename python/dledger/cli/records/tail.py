@@ -30,7 +30,7 @@ from dledger.cli.records.output import (
     sink_for,
 )
 from dledger.client.positions import METAVAR, Kind, OffsetSpec, offsets_of, parse_position
-from dledger.errors import ConfigError, DLedgerError
+from dledger.errors import ConfigError, DLedgerError, UnreadableBatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,6 +75,13 @@ class Tail(click.Command):
     "-c", "-n", "--count", "--limit", type=click.IntRange(min=1), help="End after so many records."
 )
 @click.option(
+    "--on-damage",
+    type=click.Choice(["fail", "skip"]),
+    default="fail",
+    show_default=True,
+    help="Of records that nobody can open: end with an error, or leave them out with a warning.",
+)
+@click.option(
     "-F",
     "--format",
     "form",
@@ -104,6 +111,7 @@ def tail(
     end: str | None,
     partition: int | None,
     count: int | None,
+    on_damage: str,
     form: str | None,
     as_json: bool,
     delimiter: str | None,
@@ -135,7 +143,7 @@ def tail(
         with output_file(output) if output is not None else nullcontext(sys.stdout.buffer) as out:
             sink = make_sink(out, rows)
             printer = RecordPrinter(topic, sink, null=null or "", limit=count, shown=shown)
-            interrupted = _read(client, topic, ranges, printer, follow, rows is not None)
+            interrupted = _read(client, topic, ranges, printer, follow, rows is not None, on_damage)
             told = printer.told() if interrupted else ""
             if interrupted and output is not None and not follow:
                 raise Interrupted(f"{told} were read, and {output} is not made")
@@ -206,25 +214,39 @@ def _read(
     printer: RecordPrinter,
     follow: bool,
     as_rows: bool,
+    on_damage: str,
 ) -> bool:
     """Print the records, or rows in their own columns; whether Ctrl-C ended it."""
     with interruption() as stop:
         try:
             if follow and len(ranges) > 1:
                 with stop.allowed():
-                    _follow_all(client, topic, ranges, printer)
+                    _follow_all(client, topic, ranges, printer, on_damage)
                 return False
             for at, (start, end) in ranges.items():
                 if end is None or start < end:
                     with closing(
-                        client.scan(topic, {at: start}, {at: end}, partitions=[at])
+                        client.scan(
+                            topic, {at: start}, {at: end}, partitions=[at], on_damage=on_damage
+                        )
                         if as_rows and end is not None
-                        else client.read(topic, at, start, end, follow=follow, value_format="json")
+                        else client.read(
+                            topic,
+                            at,
+                            start,
+                            end,
+                            follow=follow,
+                            value_format="json",
+                            on_damage=on_damage,
+                        )
                     ) as batches:
                         if not _print_all(at, iter(batches), printer, stop):
                             return False
         except KeyboardInterrupt:
             return True
+        except UnreadableBatch as error:
+            way = f"--on-damage skip, or --partition {error.partition} --from {error.end}"
+            raise ConfigError(f"{error.what}. To go on behind it: {way}") from error
     return False
 
 
@@ -297,6 +319,7 @@ def _follow_all(
     topic: str,
     ranges: dict[int, tuple[int, int | None]],
     printer: RecordPrinter,
+    on_damage: str,
 ) -> None:
     """Follow several partitions at once, each on a thread; ends with the first error or when there
     is enough."""
@@ -305,7 +328,9 @@ def _follow_all(
 
     def follow(partition: int, first: int) -> None:
         try:
-            for batch in client.read(topic, partition, first, follow=True, value_format="json"):
+            for batch in client.read(
+                topic, partition, first, follow=True, value_format="json", on_damage=on_damage
+            ):
                 if ended.is_set() or not printer.print(partition, batch):
                     break
         except (DLedgerError, OSError) as error:  # also of a pipe that nobody reads any more

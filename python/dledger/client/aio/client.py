@@ -22,6 +22,7 @@ from dledger.client.protocol.operations.read_range import (
     read_range,
 )
 from dledger.client.protocol.operations.schemas import of_body
+from dledger.client.protocol.reading.damage import FAIL, DamagePolicy
 from dledger.client.protocol.reading.fetching import FETCH_BYTES
 from dledger.client.protocol.reading.reading import reader
 from dledger.client.protocol.reading.resuming import (
@@ -202,6 +203,7 @@ class AsyncClient(Operations):
         auto_offset_reset: str = "earliest",
         commit: str | float = "manual",
         max_bytes: int = 32 << 20,
+        on_damage: str = FAIL,
         on_assigned: OnChange | None = None,
         on_revoked: OnChange | None = None,
         on_lost: OnChange | None = None,
@@ -221,6 +223,7 @@ class AsyncClient(Operations):
             auto_offset_reset=auto_offset_reset,
             commit_s=commit_seconds(commit),
             max_bytes=max_bytes,
+            on_damage=on_damage,
         )
         engine = ConsumerEngine(self.core, self._transport, settings=settings)
         await engine.open()
@@ -264,6 +267,7 @@ class AsyncClient(Operations):
         replica: str | None = None,
         with_metadata: bool = False,
         value_format: str = "",
+        on_damage: str = FAIL,
     ) -> AsyncResuming[pa.RecordBatch]:
         """See `Client.read`. Its first turn asks for the end."""
         from dledger.client.protocol.operations.read_shape import ReadShape
@@ -272,6 +276,7 @@ class AsyncClient(Operations):
         opened: ReadRange | None = None
         behind = start  # where the last batch ends
         shape = ReadShape(partition, with_metadata=with_metadata, value_format=value_format)
+        damage = DamagePolicy(topic, partition, on_damage)
 
         async def read_on(position: int) -> AsyncGenerator[pa.RecordBatch, None]:
             nonlocal opened, behind
@@ -280,7 +285,7 @@ class AsyncClient(Operations):
             while True:
                 known, info, last = opened, opened.info, opened.end
                 await self._run(shape.begin(self.core, info))
-                fetcher = reader(self.core, info, partition, position, last, max_bytes)
+                fetcher = reader(self.core, info, partition, position, last, max_bytes, damage)
                 try:
                     async for found in fetch(self.core, self._transport, fetcher, replica, follow):
                         for one in found.singles() if info.typed else (found,):
@@ -306,11 +311,14 @@ class AsyncClient(Operations):
         *,
         partitions: Sequence[int] | None = None,
         columns: Sequence[str] | None = None,
+        on_damage: str = FAIL,
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         """See `Client.scan`: ``async for batch in client.scan(...)``."""
         from dledger.client.protocol.operations.scanning import plan_scan
 
-        scan = await self._run(plan_scan(self.core, topic, start, end, partitions, columns))
+        scan = await self._run(
+            plan_scan(self.core, topic, start, end, partitions, columns, on_damage)
+        )
         async for batch in self._scan(scan):
             yield batch
 
@@ -322,18 +330,21 @@ class AsyncClient(Operations):
         *,
         partitions: Sequence[int] | None = None,
         columns: Sequence[str] | None = None,
+        on_damage: str = FAIL,
     ) -> pa.Table:
         """See `Client.table`."""
         import pyarrow as pa
 
         from dledger.client.protocol.operations.scanning import plan_scan
 
-        scan = await self._run(plan_scan(self.core, topic, start, end, partitions, columns))
+        scan = await self._run(
+            plan_scan(self.core, topic, start, end, partitions, columns, on_damage)
+        )
         return pa.Table.from_batches([batch async for batch in self._scan(scan)], scan.view.schema)
 
     async def _scan(self, scan: Scan) -> AsyncGenerator[pa.RecordBatch, None]:
         for one in scan.ranges:
-            fetcher = reader(self.core, scan.info, *one, FETCH_BYTES)
+            fetcher = reader(self.core, scan.info, *one, FETCH_BYTES, scan.damage(one.partition))
             async for bodies in fetch(self.core, self._transport, fetcher, None, follow=False):
                 for batch in scan.batches(bodies, one):
                     yield batch
@@ -360,13 +371,19 @@ class AsyncClient(Operations):
         return AsyncResuming(read_on, start, end_of=behind_body)
 
     def fetch(
-        self, topic: str | int | TopicInfo, partition: int, start: int, end: int
+        self,
+        topic: str | int | TopicInfo,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        damage: DamagePolicy | None = None,
     ) -> AsyncResuming[FetchedBodies]:
         """See `Client.fetch`."""
 
         async def read_on(position: int) -> AsyncGenerator[FetchedBodies, None]:
             known = await self.known_topic(topic) if isinstance(topic, str) else topic
-            fetcher = reader(self.core, known, partition, position, end, FETCH_BYTES)
+            fetcher = reader(self.core, known, partition, position, end, FETCH_BYTES, damage)
             async for found in fetch(self.core, self._transport, fetcher, None, follow=False):
                 yield found
 

@@ -15,7 +15,7 @@ from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.consuming.callbacks import Callbacks
 from dledger.client.protocol.consuming.partitions import HeldPartition, RecordChunk
-from dledger.client.protocol.consuming.records import ConsumerRecord, as_consumed, as_records
+from dledger.client.protocol.consuming.records import ConsumerRecord, as_consumed
 from dledger.client.protocol.consuming.settings import ALL, CHUNK, TopicPartition
 from dledger.client.protocol.consuming.state import ShareChange
 
@@ -50,12 +50,11 @@ class AsyncConsumer(AsyncIterator[ConsumerRecord]):
         max_records: int = CHUNK,
     ) -> list[ConsumerRecord]:
         """See `Consumer.poll`."""
-        held = await self._next(timeout)
-        if held is None:
-            return []
-        records = as_records(held.info.name, held.number, held.peek(max_records))
-        held.handed_out(len(records))
-        return records
+        while (held := await self._next(timeout)) is not None:
+            if records := held.records(max_records):
+                held.handed_out(len(records))
+                return records
+        return []
 
     async def __anext__(self) -> ConsumerRecord:
         while True:
@@ -76,7 +75,7 @@ class AsyncConsumer(AsyncIterator[ConsumerRecord]):
         if held is None:
             return None
         batch = held.peek(ALL)
-        found = as_consumed(held.info.name, held.number, batch)
+        found = as_consumed(held.info.name, batch)
         held.handed_out(batch.num_rows)
         return found
 

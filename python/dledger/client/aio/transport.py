@@ -86,7 +86,7 @@ class AsyncTransport:
         except Lost as error:
             rpc.abort()
             if error.sent and request is not PROBE:
-                call.lost(rpc.address, str(error))
+                call.lost(rpc.address, str(error), closed=error.closed)
             else:
                 call.unreachable(rpc.address, str(error))
             return None

@@ -16,6 +16,7 @@ from dledger.client.protocol.arguments import checked
 from dledger.client.protocol.client_state import ClientState, Operation, T
 from dledger.client.protocol.consuming.settings import ConsumerSettings, commit_seconds
 from dledger.client.protocol.operations import transaction_requests as transactions
+from dledger.client.protocol.reading.damage import FAIL
 from dledger.client.protocol.results import Appended, Committed, OnDelivery
 from dledger.errors import DLedgerError
 from dledger.interrupts import is_interrupt
@@ -262,6 +263,7 @@ class Client(ReadingClient):
         auto_offset_reset: str = "earliest",
         commit: str | float = "manual",
         max_bytes: int = 32 << 20,
+        on_damage: str = FAIL,
         on_assigned: OnChange | None = None,
         on_revoked: OnChange | None = None,
         on_lost: OnChange | None = None,
@@ -272,20 +274,18 @@ class Client(ReadingClient):
         Args:
             group: the group's name; its committed offsets outlive its members.
             topics: those to read, which must be there.
-            pattern: a regular expression in their place; topics whose whole name it fits are read,
-                also ones that come later.
-            instance_id: makes a static member: one that comes back under this name within its
-                session's time-out has its partitions again, and no other member is disturbed.
+            pattern: a regular expression of whole names in their place, also of later topics.
+            instance_id: makes a static member: it has its partitions again when it comes back
+                under this name within its session's time-out.
             session_timeout_ms: a member that is not heard of for so long is gone, 1000 or more.
             max_poll_interval_ms: a program that asks for nothing for so long is taken for stuck,
                 and its consumer leaves the group until it asks again.
             auto_offset_reset: where to begin when the group has committed nothing, or the records
                 there are not kept any more: "earliest", "latest", or "error".
-            commit: "manual", or the seconds between two commits of what was processed. These are
-                made when the program asks for more records.
+            commit: "manual", or seconds between commits, which come when the program asks for more.
             max_bytes: stored bytes that are fetched ahead of the program, over all partitions.
-            on_assigned: called with partitions that this member was given, before their first
-                record.
+            on_damage: "fail", or "skip" records that nobody can open, with a warning.
+            on_assigned: called with partitions that this member was given, before any record.
             on_revoked: called with those that it is to give back, still able to commit.
             on_lost: called with those that others may have already; without it, ``on_revoked``.
 
@@ -305,6 +305,7 @@ class Client(ReadingClient):
             auto_offset_reset=auto_offset_reset,
             commit_s=commit_seconds(commit),
             max_bytes=max_bytes,
+            on_damage=on_damage,
         )
         callbacks, transport = Callbacks(on_assigned, on_revoked, on_lost), self._async_transport()
         return Consumer(

@@ -20,7 +20,7 @@ from dledger.client.blocking.staging import Stage, Transaction
 from dledger.client.protocol.client_state import ClientState, OperationRunner
 from dledger.client.protocol.consuming.callbacks import Callbacks
 from dledger.client.protocol.consuming.partitions import HeldPartition, RecordChunk
-from dledger.client.protocol.consuming.records import ConsumerRecord, as_consumed, as_records
+from dledger.client.protocol.consuming.records import ConsumerRecord, as_consumed
 from dledger.client.protocol.consuming.settings import (
     ALL,
     CHUNK,
@@ -91,12 +91,11 @@ class Consumer(Iterator[ConsumerRecord]):
             OffsetOutOfRange: with ``auto_offset_reset="error"``: a partition's offset is not kept
                 any more, or none is committed.
         """
-        held = self._next(timeout)
-        if held is None:
-            return []
-        records = as_records(held.info.name, held.number, held.peek(max_records))
-        held.handed_out(len(records))
-        return records
+        while (held := self._next(timeout)) is not None:
+            if records := held.records(max_records):
+                held.handed_out(len(records))
+                return records
+        return []
 
     def __next__(self) -> ConsumerRecord:
         """The next record, as soon as there is one; raises as `poll`."""
@@ -119,7 +118,7 @@ class Consumer(Iterator[ConsumerRecord]):
         if held is None:
             return None
         batch = held.peek(ALL)
-        found = as_consumed(held.info.name, held.number, batch)
+        found = as_consumed(held.info.name, batch)
         held.handed_out(batch.num_rows)
         return found
 

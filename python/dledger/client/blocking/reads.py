@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from dledger.client.blocking.reading import BlockingReader
@@ -13,6 +14,7 @@ from dledger.client.protocol.client_state import Operation, T
 from dledger.client.protocol.operations.methods import Operations
 from dledger.client.protocol.operations.read_range import AskedRange, asked_range, read_range
 from dledger.client.protocol.operations.schemas import of_body
+from dledger.client.protocol.reading.damage import FAIL, DamagePolicy
 from dledger.client.protocol.reading.fetching import FETCH_BYTES, Fetcher
 from dledger.client.protocol.reading.reading import (
     Replicas,
@@ -28,6 +30,7 @@ from dledger.client.protocol.reading.resuming import (
 from dledger.errors import TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 from dledger.protocol.messages.fetched import FetchedBatch
+from dledger.records.columns.types import Columns
 
 if TYPE_CHECKING:  # what loads Arrow
     import pyarrow as pa
@@ -60,23 +63,24 @@ class ReadingClient(Operations):
         replica: str | None = None,
         with_metadata: bool = False,
         value_format: str = "",
+        on_damage: str = FAIL,
     ) -> Resuming[pa.RecordBatch]:
         """Records of [start, end) of a partition as batches: of offset, timestamp, key, value and
         headers, or of a typed topic's columns, new ones from their first row on.
 
-        Without ``end``: up to the end at the time of the call, or with ``follow`` for ever, waiting
-        for new records. Behind an exception, as a signal handler's, the next turn goes on with the
-        first record that was not given.
+        Without ``end``: up to the end at the time of the call, or with ``follow`` for ever. Behind
+        an exception, as a signal handler's, the next turn goes on with the next record.
 
         Args:
             max_bytes: stored bytes of one fetch.
             replica: the node to read from first; any one else.
-            with_metadata: add ``partition``, ``offset`` and ``timestamp`` in front, as far as they
-                are not there; as in `scan`.
+            with_metadata: with ``partition``, ``offset`` and ``timestamp`` in front, as in `scan`.
             value_format: ``json`` gives rows as keys and values: their key column's text, and JSON.
+            on_damage: ``fail``, or ``skip`` batches that nobody can open, with a warning.
 
         Raises:
             OffsetOutOfRange: with ``begin`` and ``end`` of the kept offsets.
+            UnreadableBatch: with ``begin`` and ``end`` of the batch.
             TopicNotFound, TopicRecreated, Unavailable, CorruptEntry: as they say.
         """
         from dledger.client.protocol.operations.read_shape import ReadShape
@@ -85,19 +89,18 @@ class ReadingClient(Operations):
         known = self._run(read_range(self.core, asked))
         behind = start  # where the last batch ends
         shape = ReadShape(partition, with_metadata=with_metadata, value_format=value_format)
+        damage = DamagePolicy(topic, partition, on_damage)
 
         def read_on(position: int) -> Generator[pa.RecordBatch, None, None]:
             nonlocal known, behind
             while True:
                 self._run(shape.begin(self.core, known.info))
                 info, last = known.info, known.end
-                fetcher = reader(self.core, info, partition, position, last, max_bytes)
+                fetcher = reader(self.core, info, partition, position, last, max_bytes, damage)
                 try:
-                    for found in self._fetch(fetcher, replica, follow):
-                        for one in found.singles() if info.typed else (found,):
-                            columns = None
-                            if info.typed:
-                                columns = self._run(of_body(self.core, info, one.payload))
+                    with closing(self._fetch(fetcher, replica, follow)) as answers:
+                        for one in _singles(answers) if info.typed else answers:
+                            columns = self._columns(info, one)
                             for batch, stop in shape.rows(one, position, last, columns):
                                 behind = stop
                                 yield batch
@@ -109,6 +112,10 @@ class ReadingClient(Operations):
 
         return Resuming(read_on, start, end_of=lambda _: behind)
 
+    def _columns(self, info: TopicInfo, one: FetchedBodies) -> Columns | None:
+        """Under which a body of a typed topic was written."""
+        return self._run(of_body(self.core, info, one.payload)) if info.typed else None
+
     def scan(
         self,
         topic: str,
@@ -117,6 +124,7 @@ class ReadingClient(Operations):
         *,
         partitions: Sequence[int] | None = None,
         columns: Sequence[str] | None = None,
+        on_damage: str = FAIL,
     ) -> pa.RecordBatchReader:
         """Records of all partitions, one partition after the other, as a stream of batches with
         ``partition``, ``offset`` and ``timestamp`` in front of the topic's own columns (``_offset``
@@ -130,6 +138,7 @@ class ReadingClient(Operations):
             end: likewise; the first record that is left out.
             partitions: their numbers; None: all.
             columns: names of columns, in the order that is wanted; None: all.
+            on_damage: as of `read`.
 
         Raises:
             TopicNotFound, OffsetOutOfRange, ConfigError: as they say.
@@ -140,7 +149,7 @@ class ReadingClient(Operations):
         from dledger.client.blocking.read_ahead import read_ahead
         from dledger.client.protocol.operations.scanning import plan_scan
 
-        scan = self._run(plan_scan(self.core, topic, start, end, partitions, columns))
+        scan = self._run(plan_scan(self.core, topic, start, end, partitions, columns, on_damage))
         batches = read_ahead(self._scan(scan))
         return pa.RecordBatchReader.from_batches(scan.view.schema, batches)
 
@@ -152,20 +161,22 @@ class ReadingClient(Operations):
         *,
         partitions: Sequence[int] | None = None,
         columns: Sequence[str] | None = None,
+        on_damage: str = FAIL,
     ) -> pa.Table:
         """`scan` as one table in memory."""
         import pyarrow as pa
 
         from dledger.client.protocol.operations.scanning import plan_scan
 
-        scan = self._run(plan_scan(self.core, topic, start, end, partitions, columns))
+        scan = self._run(plan_scan(self.core, topic, start, end, partitions, columns, on_damage))
         return pa.Table.from_batches(self._scan(scan), scan.view.schema)
 
     def _scan(self, scan: Scan) -> Generator[pa.RecordBatch, None, None]:
         for one in scan.ranges:
-            fetcher = reader(self.core, scan.info, *one, FETCH_BYTES)
-            for bodies in self._fetch(fetcher, None, follow=False):
-                yield from scan.batches(bodies, one)
+            fetcher = reader(self.core, scan.info, *one, FETCH_BYTES, scan.damage(one.partition))
+            with closing(self._fetch(fetcher, None, follow=False)) as answers:
+                for bodies in answers:
+                    yield from scan.batches(bodies, one)
 
     def fetch_bodies(
         self,
@@ -196,13 +207,20 @@ class ReadingClient(Operations):
         return Resuming(read_on, start, end_of=behind_body)
 
     def fetch(
-        self, topic: str | int | TopicInfo, partition: int, start: int, end: int
+        self,
+        topic: str | int | TopicInfo,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        damage: DamagePolicy | None = None,
     ) -> Resuming[FetchedBodies]:
-        """As `fetch_bodies`, the bodies of each answer together."""
+        """As `fetch_bodies`, the bodies of each answer together. ``damage``: what is done about one
+        that cannot be opened, by whoever opens it."""
         known = self.known_topic(topic) if isinstance(topic, str) else topic
 
         def read_on(position: int) -> Generator[FetchedBodies, None, None]:
-            fetcher = reader(self.core, known, partition, position, end, FETCH_BYTES)
+            fetcher = reader(self.core, known, partition, position, end, FETCH_BYTES, damage)
             return self._fetch(fetcher, None, follow=False)
 
         return Resuming(read_on, start, end_of=behind_bodies)
@@ -216,3 +234,8 @@ class ReadingClient(Operations):
             transport.run(find_nodes(self.core))
             replicas = Replicas(self.core, preferred_address(self.core, replica, follow))
             yield from BlockingReader(transport, fetcher, replicas=replicas)
+
+
+def _singles(answers: Iterator[FetchedBodies]) -> Iterator[FetchedBodies]:
+    for bodies in answers:
+        yield from bodies.singles()

@@ -149,7 +149,7 @@ class BlockingTransport:
             self.asking = False
             self.drop(address)
             if error.sent and request is not PROBE:
-                call.lost(address, str(error))
+                call.lost(address, str(error), closed=error.closed)
             else:
                 call.unreachable(address, str(error))
             return None

@@ -224,7 +224,7 @@ SECRETS: Final = ("password", "token")
 """Arguments whose values no error shows."""
 ELSEWHERE: Final = frozenset({
     "Values", "Values | Rows", "Values | None", "Headers | None", "Times | None", "Place", "Any",
-    "RowsSum | None", "Batches", "str | float",
+    "DamagePolicy | None", "RowsSum | None", "Batches", "str | float",
     "type[BaseException] | None", "BaseException | None", "TracebackType | None",
 })  # fmt: skip
 """Annotations of arguments that are looked at where they are used."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from dledger.client.protocol.outcome import (
     DISK_FULL_PATIENCE_MS,
@@ -23,11 +24,15 @@ from dledger.client.protocol.outcome import (
     error_for,
 )
 from dledger.client.protocol.results import Lineage
-from dledger.errors import DLedgerError, OutcomeUnknown, Unavailable
+from dledger.errors import DLedgerError, OutcomeUnknown, ProtocolError, Unavailable
 from dledger.protocol.messages.client import MetadataResponse
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloResponse
+from dledger.release import RELEASE
 
+CLOSINGS: Final = 5
+"""So many nodes that end their connection in a row do not know the request: one that is killed ends
+one, and takes the next one when it is back."""
 Dice = Callable[[], float]
 """A number in [0, 1)."""
 
@@ -142,6 +147,8 @@ class CallPolicy:
     sequenced: bool = False
     """A refusal says nothing of earlier attempts whose outcome is open: it is then indefinite
     too."""
+    since: str = ""
+    """The release from which on nodes know the request, where that is later than the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +176,8 @@ class Call:
         self._pause = 0.0
         self._wait_next = False
         self._in_vain = 0
+        self._closed = 0
+        """How many nodes in a row ended their connection in place of an answer."""
         self._disk_full_since: float | None = None
         self._last: DLedgerError | None = None
         self._reasons: dict[str, str] = {}
@@ -220,19 +229,28 @@ class Call:
         address was tried."""
         self._routes.failed(address)
         self._reasons[address] = reason
+        self._closed = 0
         self._in_vain += 1
         self._wait_next = (
             self.terms.address is not None or self._in_vain % len(self._routes.addresses()) == 0
         )
 
-    def lost(self, address: str, reason: str) -> None:
-        """The request was sent, and no answer came.
+    def lost(self, address: str, reason: str, *, closed: bool = False) -> None:
+        """The request was sent, and no answer came; ``closed``: the node ended the connection.
 
         Raises:
             OutcomeUnknown: it may have been done and is not safe to repeat.
+            ProtocolError: the nodes seem not to know the request.
         """
         self._routes.failed(address)
         self._reasons[address] = reason
+        self._closed = self._closed + 1 if closed else 0
+        if self.terms.since and self._closed >= CLOSINGS:
+            raise ProtocolError(
+                f"{self.terms.what}: the node at {address} ends each connection in place of an "
+                f"answer, as one does that does not know the request. Nodes know it from dledger "
+                f"{self.terms.since} on, and this program is {RELEASE}: upgrade the nodes"
+            )
         if self.terms.writes:
             self.maybe_done = True
             if not self.terms.repeatable:

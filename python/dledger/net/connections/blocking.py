@@ -38,12 +38,15 @@ SEND_PIECES: Final = 64
 
 class Lost(Exception):
     """The connection broke, or its answer did not come in time. ``sent``: the whole request had
-    left; ``error``: the error of the system or of TLS."""
+    left; ``closed``: the node ended it; ``error``: the error of the system or of TLS."""
 
-    def __init__(self, reason: str, sent: bool, error: BaseException | None = None) -> None:
+    def __init__(
+        self, reason: str, sent: bool, *, error: BaseException | None = None, closed: bool = False
+    ) -> None:
         super().__init__(reason)
         self.sent = sent
         self.error = error
+        self.closed = closed
 
 
 class BlockingConnection:
@@ -112,6 +115,8 @@ class BlockingConnection:
         """Whether the other side has not closed it meanwhile, as far as this host knows. No request
         may be under way."""
         reader = self._reader
+        if self._socket.fileno() < 0:  # closed as garbage, with a reader that nobody has any more
+            return False
         if self._frames or reader.rest or reader.large is not None or self._unheard is not None:
             return False
         # closed, or an unasked answer
@@ -229,7 +234,7 @@ class BlockingConnection:
                 raise Lost("no answer in time", sent=True) from None
             raise Lost(error.strerror or str(error), sent=True, error=error) from None
         if not size:
-            raise Lost("the node closed the connection", sent=True)
+            raise Lost("the node closed the connection", sent=True, closed=True)
         if wanted is None:
             self._frames.extend(reader.feed(self._buffer[:size]))
         elif frame := reader.received(size):

@@ -112,7 +112,7 @@ class Rpc:
         )
         for future in waiting.values():
             if not future.done():
-                future.set_exception(Lost(reason, sent=True, error=error))
+                future.set_exception(Lost(reason, sent=True, error=error, closed=True))
 
     def abort(self) -> None:
         self._connection.abort()

@@ -21,8 +21,9 @@ from dledger.records.body.header import (
     BodyKind,
     decode_header,
     encode_header,
+    record_count,
 )
-from dledger.records.body.unpacked_size import check_sizes
+from dledger.records.body.unpacked_size import MAX_RECORDS, check_sizes
 from dledger.types import NO_INDEX, NO_TERM, Buffer, Index, NodeId, Role, Term
 
 PROPOSAL_BYTES: Final = 512
@@ -84,13 +85,15 @@ def append_header(bodies: Sequence[Buffer], max_body_bytes: int) -> BodyHeader |
     """The header of the first of appends that came together, or why they may not be proposed."""
     try:
         header = decode_header(bodies[0])
-        if header.codec:  # a body that no reader could read is not taken
-            for body in bodies:
-                check_sizes(body[BODY_HEADER_SIZE:], header.codec)
-    except (ValueError, struct.error) as error:
+        if header.kind is not BodyKind.DATA:
+            return CommandResult(Code.MALFORMED, "append: commands go through ExecuteRequest")
+        for body in bodies:  # a batch that no reader could read is not taken
+            if (count := record_count(body)) > MAX_RECORDS:
+                raise ValueError(f"{count} records in a batch, which has {MAX_RECORDS} at most")
+            if header.codec:
+                check_sizes(body[BODY_HEADER_SIZE:], header.codec, count)
+    except (ValueError, IndexError, struct.error) as error:
         return CommandResult(Code.MALFORMED, f"append: {error}")
-    if header.kind is not BodyKind.DATA:
-        return CommandResult(Code.MALFORMED, "append: commands go through ExecuteRequest")
     if (size := max(map(len, bodies))) > max_body_bytes:
         text = f"a body of {size} bytes is over max_body_bytes {max_body_bytes}"
         return CommandResult(Code.RECORD_TOO_LARGE, f"{text}; send smaller batches")

@@ -37,6 +37,8 @@ _plain_fields: Final = struct.Struct(">16sIIqqQ").unpack_from
 """Of the same bytes, the fields that tell one plain batch from the next: magic to partition in one
 piece, count, schema version, first and last time, and the producer."""
 
+_count: Final = struct.Struct(">16xI").unpack_from
+
 
 class BodyKind(IntEnum):
     """The kind of a body."""
@@ -151,6 +153,12 @@ def plain_batches_of_run(
         same = kind
         found.append((count, last_us))
     return found if len(found) > 1 else []
+
+
+def record_count(body: Buffer) -> int:
+    """How many records a body says that it has; it is as long as a header at least."""
+    count: int = _count(body)[0]
+    return count
 
 
 def read_header(body: Buffer) -> BodyHeader:

@@ -48,13 +48,11 @@ def deserialize(payload: Buffer, schema: pa.Schema, codec: Codec, count: int) ->
         CorruptEntry: not ``count`` records of that schema, or more than MAX_DECODED_BYTES.
     """
     try:
-        check_sizes(payload, codec)
+        check_sizes(payload, codec, count)
         batch = pa.ipc.read_record_batch(pa.py_buffer(payload), schema)
         check_values(batch)
     except (pa.ArrowException, ValueError, IndexError, struct.error, OSError, MemoryError) as error:
         if is_interrupt(error):
             raise
         raise CorruptEntry(f"the payload is no batch of records: {error}") from error
-    if batch.num_rows != count:
-        raise CorruptEntry(f"the header promises {count} records, the payload has {batch.num_rows}")
     return batch

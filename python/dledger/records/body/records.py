@@ -33,7 +33,7 @@ from dledger.records.body.schema import (
     payload_schema,
 )
 from dledger.records.body.typed import times_in, version_of
-from dledger.records.body.unpacked_size import MAX_DECODED_BYTES
+from dledger.records.body.unpacked_size import MAX_DECODED_BYTES, MAX_RECORDS
 from dledger.records.columns.arrays import number_column
 from dledger.types import Buffer
 
@@ -68,12 +68,15 @@ def encode_batch(
 
     Raises:
         ConfigError: columns that are no record's, or no records.
-        RecordTooLarge: to be compressed, and over MAX_DECODED_BYTES before that.
+        RecordTooLarge: over MAX_RECORDS, or to be compressed and over MAX_DECODED_BYTES before
+            that.
     """
     batch = as_records(batch)
     count = batch.num_rows
     if not count:
         raise ConfigError("a batch has at least one record")
+    if count > MAX_RECORDS:
+        raise RecordTooLarge(f"a batch of {count} records is over the {MAX_RECORDS} of a reader")
     if codec is not Codec.NONE and batch.nbytes > MAX_DECODED_BYTES:
         raise RecordTooLarge(
             f"a batch of {batch.nbytes} bytes is over the {MAX_DECODED_BYTES} that a reader unpacks"

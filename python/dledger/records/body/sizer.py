@@ -14,6 +14,7 @@ from dledger.records.body.build import as_records
 from dledger.records.body.header import BODY_HEADER_SIZE
 from dledger.records.body.schema import RECORD_SCHEMA
 from dledger.records.body.typed import version_of
+from dledger.records.body.unpacked_size import MAX_RECORDS
 
 OVERHEAD: Final = BODY_HEADER_SIZE + 1024
 """Most that a body has beside its columns: header, Arrow's metadata, and padding of its buffers."""
@@ -36,7 +37,7 @@ def split_batch(batch: pa.RecordBatch, max_bytes: int) -> list[pa.RecordBatch]:
     start, rows = 0, batch.num_rows
     guess = rows
     while start < rows:
-        take = _fitting(batch, start, min(guess, rows - start), limit)
+        take = _fitting(batch, start, min(guess, rows - start, MAX_RECORDS), limit)
         if not take:
             size = batch.slice(start, 1).nbytes
             raise RecordTooLarge(

@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dledger.errors import ProtocolError, SchemaMismatch
+from dledger.errors import CorruptEntry, ProtocolError, SchemaMismatch
 from dledger.records.body.build import VERSION, constant_times
 from dledger.records.body.header import BODY_HEADER_SIZE, BodyHeader, BodyKind, read_header
 from dledger.records.body.payload import deserialize
@@ -114,11 +114,12 @@ def decode_typed(body: Buffer, schemas: Schemas) -> tuple[BodyHeader, Columns, p
             f"the body is {header.kind.name} of schema {header.schema_version}, not a typed topic's"
         )
     columns = schemas(header.schema_version)
-    return (
-        header,
-        columns,
-        deserialize(view[BODY_HEADER_SIZE:], arrow_schema(columns), header.codec, header.count),
-    )
+    schema = arrow_schema(columns)
+    batch = deserialize(view[BODY_HEADER_SIZE:], schema, header.codec, header.count)
+    for one, column in zip(columns.fields, batch.columns, strict=True):
+        if not one.nullable and column.null_count:
+            raise CorruptEntry(f"column {one.name!r} is null in some rows, and never may be")
+    return header, columns, batch
 
 
 def record_times(header: BodyHeader, columns: Columns, batch: pa.RecordBatch) -> pa.Array:
@@ -137,9 +138,11 @@ def record_times(header: BodyHeader, columns: Columns, batch: pa.RecordBatch) ->
 def key_bytes(columns: Columns, batch: pa.RecordBatch) -> pa.Array | None:
     """The key column as bytes: those of a binary, or of the value's text; None when there is no key
     column."""
-    if not columns.key:
-        return None
-    column = batch.column(columns.find(columns.key))
+    return bytes_of(batch.column(columns.find(columns.key))) if columns.key else None
+
+
+def bytes_of(column: pa.Array) -> pa.Array:
+    """The values of a key column as `key_bytes` gives them."""
     return column if pa.types.is_binary(column.type) else column.cast(pa.string()).cast(pa.binary())
 
 

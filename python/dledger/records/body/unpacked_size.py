@@ -15,6 +15,11 @@ from dledger.types import Buffer
 
 MAX_DECODED_BYTES: Final = 256 << 20
 """Largest batch in memory, compressed or not."""
+MAX_RECORDS: Final = 1 << 26
+"""Most records of a batch: a reader adds the offset, time and place of each, and a column of nulls
+takes no byte of a body."""
+MAX_BUFFERS: Final = 1 << 16
+"""Most buffers of a compressed batch, some 20,000 columns."""
 
 _CONTINUATION: Final = 0xFFFFFFFF
 _RECORD_BATCH: Final = 3  # MessageHeader.RecordBatch of Arrow's format/Message.fbs
@@ -22,6 +27,7 @@ _u16 = struct.Struct("<H").unpack_from
 _u32 = struct.Struct("<I").unpack_from
 _i32 = struct.Struct("<i").unpack_from
 _i64 = struct.Struct("<q").unpack_from
+_buffer = struct.Struct("<qq").unpack_from
 
 
 def _field(data: Buffer, table: int, number: int) -> int:
@@ -36,11 +42,11 @@ def _field(data: Buffer, table: int, number: int) -> int:
     return table + at if at else 0
 
 
-def check_sizes(payload: Buffer, codec: Codec) -> None:
-    """Hold a message against the limit.
+def check_sizes(payload: Buffer, codec: Codec, count: int) -> None:
+    """Hold a message against the limits, and against its header's ``count`` of records.
 
     Raises:
-        ValueError, struct.error: its sizes are not sound, are over the limit, or its compression is
+        ValueError, struct.error: its sizes are not sound, are over a limit, or its compression is
             not ``codec``'s.
     """
     data = memoryview(payload)
@@ -55,18 +61,30 @@ def check_sizes(payload: Buffer, codec: Codec) -> None:
     if not kind or not header or meta[kind] != _RECORD_BATCH:
         raise ValueError("it is no record batch message")
     table = header + _u32(meta, header)[0]
+    length = _field(meta, table, 0)
+    rows = _i64(meta, length)[0] if length else 0
+    if rows != count:
+        raise ValueError(f"the header promises {count} records, the payload has {rows}")
+    if rows > MAX_RECORDS:
+        raise ValueError(f"it has {rows} records, over {MAX_RECORDS}")
     compressed = _field(meta, table, 3) != 0
     if compressed != (codec is not Codec.NONE):
         raise ValueError("its compression is not the header's")
-    if not compressed:
-        return  # no buffer can be larger than the payload
+    if compressed:  # else no buffer can be larger than the payload
+        _check_buffers(data, body, meta, table)
+
+
+def _check_buffers(data: memoryview, body: int, meta: memoryview, table: int) -> None:
+    """Hold compressed buffers, which begin at ``body``, against the limit together."""
     vector = _field(meta, table, 2)
     if not vector:
         raise ValueError("it has no buffers")
     vector += _u32(meta, vector)[0]
-    total = 0
-    for number in range(_u32(meta, vector)[0]):
-        offset, length = struct.unpack_from("<qq", meta, vector + 4 + 16 * number)
+    buffers, total = _u32(meta, vector)[0], 0
+    if buffers > MAX_BUFFERS:  # a node looks at each
+        raise ValueError(f"it has {buffers} buffers, over {MAX_BUFFERS}")
+    for number in range(buffers):
+        offset, length = _buffer(meta, vector + 4 + 16 * number)
         if offset < 0 or length < 0 or body + offset + length > len(data):
             raise ValueError("a buffer lies outside of it")
         if length:

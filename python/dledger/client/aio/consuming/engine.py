@@ -147,8 +147,7 @@ class ConsumerEngine:
 
     def _raise_failed_fetch(self) -> None:
         for fetching in self._fetches.values():
-            if fetching.error is not None and not fetching.held.is_over:
-                error = fetching.error
+            if (error := fetching.failed) is not None:
                 fetching.start()
                 raise error
 
@@ -184,6 +183,7 @@ class ConsumerEngine:
             key & 0xFFFFFFFF,
             since=state.assigned[key],
             position=position,
+            on_damage=self.settings.on_damage,
         )
         self._fetches[key] = PartitionFetch(
             self._core,

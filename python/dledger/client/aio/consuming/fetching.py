@@ -14,9 +14,10 @@ from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.consuming.partitions import HeldPartition
 from dledger.client.protocol.operations.offsets import topic_offsets
+from dledger.client.protocol.operations.read_shape import ReadShape
 from dledger.client.protocol.operations.schemas import of_body
 from dledger.client.protocol.reading.fetched import FetchedBodies
-from dledger.client.protocol.reading.reading import reader, records
+from dledger.client.protocol.reading.reading import reader
 from dledger.errors import DLedgerError, OffsetOutOfRange, TopicNotFound, Unavailable
 from dledger.protocol.messages.client import OffsetKind
 from dledger.records.columns.types import Columns
@@ -61,6 +62,7 @@ class PartitionFetch:
         """Fetch from the partition's position on."""
         self.stop()
         self.error = None
+        self.held.begin_anew()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
@@ -68,6 +70,12 @@ class PartitionFetch:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+
+    @property
+    def failed(self) -> Exception | None:
+        """Why nothing more comes; for a program that has taken what came before."""
+        held = self.held
+        return None if held.is_over or held.is_paused else self.error or held.failed
 
     def room(self) -> None:
         """Nothing waits to be handed out behind the present batch."""
@@ -107,29 +115,37 @@ class PartitionFetch:
 
     async def _fetch(self, position: int) -> None:
         """One fetch after the other, each when there is room."""
-        info, number = self.held.info, self.held.number
-        fetcher = reader(self._core, info, number, position, None, self._share())
+        held, info, run = self.held, self.held.info, self._transport.run
+        shape = ReadShape(held.number, with_metadata=True, value_format="")
+        await run(shape.begin(self._core, info))
+        fetcher = reader(self._core, info, held.number, position, None, self._share(), held.damage)
         async for bodies in fetch(self._core, self._transport, fetcher, None, follow=True):
             pieces: list[tuple[FetchedBodies, Columns | None]] = [(bodies, None)]
             if info.typed:
                 pieces = [
-                    (one, await self._transport.run(of_body(self._core, info, one.payload)))
+                    (one, await run(of_body(self._core, info, one.payload)))
                     for one in bodies.singles()
                 ]
+                held.key_column = next((one.key for _, one in pieces if one is not None), "")
             self._room.clear()
-            self.held.put(_decoded(pieces, position))
+            held.put(_decoded(shape, pieces, position, fetcher.position))
             position = fetcher.position
             self._on_change()
-            if self.held.wants_more:
+            if held.wants_more:
                 self._room.set()
             await self._room.wait()
             fetcher.max_bytes = self._share()
 
 
 def _decoded(
-    pieces: list[tuple[FetchedBodies, Columns | None]], start: int
-) -> Iterator[tuple[pa.RecordBatch, int]]:
+    shape: ReadShape, pieces: list[tuple[FetchedBodies, Columns | None]], start: int, end: int
+) -> Iterator[tuple[pa.RecordBatch | None, int]]:
+    """The records of [start, end), without those that are left out."""
+    at = start
     for bodies, columns in pieces:
-        for batch, behind in records(bodies, start, None, columns):
+        for batch, behind in shape.rows(bodies, start, None, columns):
             if batch.num_rows:
                 yield batch, behind
+                at = behind
+    if at < end:
+        yield None, end

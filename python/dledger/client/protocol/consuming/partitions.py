@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import pyarrow as pa
 
 from dledger.client.protocol.consuming.records import ConsumerRecord, as_records
 from dledger.client.protocol.consuming.settings import TopicPartition
+from dledger.client.protocol.reading.damage import FAIL, DamagePolicy
+from dledger.errors import CorruptEntry
 from dledger.protocol.messages.client import TopicInfo
 
-Batches = Iterator[tuple[pa.RecordBatch, int]]
-"""Batches of records, each with the offset behind it."""
+WAY: Final = 'pass on_damage="skip", or consumer.seek({topic!r}, {partition}, {{end}})'
+Batches = Iterator[tuple[pa.RecordBatch | None, int]]
+"""Batches of records, each with the offset behind it; None for records that are left out."""
 
 
 class HeldPartition:
@@ -26,9 +30,14 @@ class HeldPartition:
         is_paused: nothing of it is handed out for now.
         is_over: it is this consumer's no more, and nothing of it may be handed out or committed.
         seeks: how often it has gone on elsewhere.
+        key_column: of a typed topic; empty: it has none; None: the topic is of keys and values.
+        damage: what is done about records that cannot be opened.
+        failed: the reason why nothing comes behind what waits.
     """
 
-    def __init__(self, info: TopicInfo, number: int, *, since: int, position: int) -> None:
+    def __init__(
+        self, info: TopicInfo, number: int, *, since: int, position: int, on_damage: str = FAIL
+    ) -> None:
         self.info = info
         self.number = number
         self.key = info.topic_id << 32 | number
@@ -38,8 +47,12 @@ class HeldPartition:
         self.is_paused = False
         self.is_over = False
         self.seeks = 0
+        self.key_column = "" if info.typed else None
+        way = WAY.format(topic=info.name, partition=number)
+        self.damage = DamagePolicy(info.name, number, on_damage, way)
+        self.failed: Exception | None = None
         self._now: pa.RecordBatch | None = None
-        self._behind = position
+        self._at = self._behind = position
         self._next: tuple[pa.RecordBatch, int] | None = None
         self._batches: Batches = iter(())
 
@@ -50,12 +63,32 @@ class HeldPartition:
     def put(self, batches: Batches) -> None:
         """Records that follow all that came before; only when `wants_more`."""
         self._batches = batches
-        self._next = next(batches, None)
+        self._next = self._pull()
+
+    def _pull(self) -> tuple[pa.RecordBatch, int] | None:
+        """The next records, of those that were put; the position goes on behind what is left out
+        before them."""
+        try:
+            for batch, behind in self._batches:
+                if batch is not None:
+                    return batch, behind
+                self._behind = behind
+                if self._now is None:
+                    self.position = behind
+        except Exception as error:  # it is the program's, when it has all that comes before
+            self.failed = error
+        return None
+
+    def begin_anew(self) -> None:
+        """All that came was handed out, or is forgotten; records from `position` on are put."""
+        self.failed = self._now = self._next = None
+        self._at = self._behind = self.position
+        self._batches = iter(())
 
     @property
     def wants_more(self) -> bool:
         """Whether nothing waits behind the batch that is being handed out."""
-        return self._next is None
+        return self._next is None and self.failed is None
 
     @property
     def next_offset(self) -> int:
@@ -67,7 +100,8 @@ class HeldPartition:
         """Whether there is something to hand out."""
         if self._now is None and self._next is not None:
             self._now, self._behind = self._next
-            self._next = next(self._batches, None)
+            self._at = self._behind - self._now.num_rows
+            self._next = self._pull()
         return self._now is not None
 
     def peek(self, most: int) -> pa.RecordBatch:
@@ -75,21 +109,34 @@ class HeldPartition:
         assert self._now is not None
         return self._now.slice(0, most)
 
+    def records(self, most: int) -> list[ConsumerRecord]:
+        """The next records, one at least and up to ``most``, to be told as `handed_out`. None of
+        them when the first one has no form in Python and is left out.
+
+        Raises:
+            UnreadableBatch: that one is not to be left out.
+        """
+        try:
+            return as_records(self.info.name, self.number, self.peek(most), self.key_column)
+        except CorruptEntry as error:
+            self.damage.met(self._at, self._at + 1, error)
+            self.handed_out(1)
+            return []
+
     def handed_out(self, count: int) -> None:
         """The program has the first ``count`` of these records."""
         batch = self._now
         assert batch is not None
         rest = batch.slice(count)
-        position = int(rest.column("offset")[0].as_py()) if rest.num_rows else self._behind
-        self._now = rest if rest.num_rows else None
-        self.position = position
+        at = self._at + count
+        self._now, self._at = (rest if rest.num_rows else None), at
+        self.position = at if rest.num_rows else self._behind
 
     def seek(self, offset: int) -> None:
         """Go on there; what waits is forgotten."""
         self.seeks += 1
-        self.position = self._behind = offset
-        self._now = self._next = None
-        self._batches = iter(())
+        self.position = offset
+        self.begin_anew()
 
 
 class RecordChunk:
@@ -97,7 +144,7 @@ class RecordChunk:
 
     def __init__(self, held: HeldPartition, most: int) -> None:
         self.held = held
-        self._records = as_records(held.info.name, held.number, held.peek(most))
+        self._records = held.records(most)
         self._seeks = held.seeks
         self._at = 0
 

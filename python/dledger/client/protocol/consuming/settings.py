@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from dledger.client.protocol.reading.damage import FAIL, check_on_damage
 from dledger.config import check_name
 from dledger.errors import ConfigError
 
@@ -40,6 +41,7 @@ class ConsumerSettings:
     commit_s: float | None = None
     """Seconds between two commits; None: the program commits."""
     max_bytes: int = 32 * MIB
+    on_damage: str = FAIL
 
     def __post_init__(self) -> None:
         check_name("consumer group", self.group)
@@ -52,6 +54,7 @@ class ConsumerSettings:
             raise ConfigError("a consumer reads topics or those of a pattern: give one of the two")
         for name in self.topics:
             check_name("topic", name)
+        check_on_damage(self.on_damage)
         for name in ("max_poll_interval_ms", "max_bytes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is 1 or more, not {getattr(self, name)}")

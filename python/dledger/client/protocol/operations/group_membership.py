@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from dledger.client.protocol.client_state import ATTEMPT_MS, ClientState, Operation, Request
 from dledger.client.protocol.operations.requests import execute
@@ -19,6 +20,9 @@ from dledger.protocol.messages.catalog_commands import (
     StageSum,
 )
 from dledger.protocol.messages.group_heartbeat import GroupHeartbeatRequest, GroupHeartbeatResponse
+
+SINCE: Final = "0.2.0"
+"""The first release whose nodes know these requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +42,9 @@ def join_group(command: JoinGroup) -> Operation[None]:
     Raises:
         ConfigError: the group's name, an id or the time-out cannot be.
         LimitReached: the group of nodes may have no more consumer groups.
+        ProtocolError: the nodes know no members of consumer groups.
     """
-    yield from execute(command, f"join group {command.consumer_group!r}")
+    yield from execute(command, f"join group {command.consumer_group!r}", since=SINCE)
 
 
 def leave_group(member: MemberId, *, temporarily: bool = False) -> Operation[None]:
@@ -47,7 +52,7 @@ def leave_group(member: MemberId, *, temporarily: bool = False) -> Operation[Non
     command = LeaveGroup(
         consumer_group=member.group, member_ids=(member.member_id,), temporarily=temporarily
     )
-    yield from execute(command, f"leave group {member.group!r}")
+    yield from execute(command, f"leave group {member.group!r}", since=SINCE)
 
 
 def release_partitions(member: MemberId, epoch: int, keys: Iterable[int]) -> Operation[None]:

@@ -151,7 +151,8 @@ def _fetch(core: ClientState, fetcher: Fetcher, what: str) -> Operation[FetchedB
 
 
 def _place(body: memoryview, time_us: int, columns: Columns | None) -> int:
-    """Which record of a body is the first of that time or later; -1 for none."""
+    """Which record of a body is the first of that time or later; -1 for none. Of a body that nobody
+    can open the first one: whoever reads from there is told, or told to leave it out."""
     header = decode_header(body)
     if header.last_time_us < time_us:
         return -1
@@ -160,9 +161,12 @@ def _place(body: memoryview, time_us: int, columns: Columns | None) -> int:
     from dledger.records.body.records import decode_batch
     from dledger.records.body.typed import decode_typed, record_times
 
-    if columns is None:
-        times = decode_batch(body)[1].column("timestamp")
-    else:
-        times = record_times(*decode_typed(body, lambda version: columns))
+    try:
+        if columns is None:
+            times = decode_batch(body)[1].column("timestamp")
+        else:
+            times = record_times(*decode_typed(body, lambda version: columns))
+    except CorruptEntry:
+        return 0
     numbers = memoryview(times.buffers()[1]).cast("q")[times.offset : times.offset + len(times)]
     return next(place for place, time in enumerate(numbers) if time >= time_us)

@@ -14,11 +14,12 @@ METADATA_TRIES: Final = 20
 
 
 def execute(
-    command: Command, what: str, repeatable: bool = True, *, reset: bool = False
+    command: Command, what: str, repeatable: bool = True, *, reset: bool = False, since: str = ""
 ) -> Operation[dict[str, Any]]:
-    """Commit a command; its result."""
+    """Commit a command, which nodes know from the release ``since`` on; its result."""
     request = ExecuteRequest(command=command, timeout_ms=SERVER_MS, reset=reset)
-    answer, _ = yield Request(request, CallPolicy(what=what, writes=True, repeatable=repeatable))
+    policy = CallPolicy(what=what, writes=True, repeatable=repeatable, since=since)
+    answer, _ = yield Request(request, policy)
     result: dict[str, Any] = answer.result
     return result
 

@@ -15,6 +15,7 @@ from dledger.client.protocol.operations.offsets import offsets
 from dledger.client.protocol.operations.offsets_by_time import offsets_for_times
 from dledger.client.protocol.operations.schemas import schemas
 from dledger.client.protocol.operations.topics import topic
+from dledger.client.protocol.reading.damage import FAIL, DamagePolicy, check_on_damage
 from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.client.protocol.reading.reading import check_partition
 from dledger.client.protocol.reading.views import View
@@ -45,6 +46,11 @@ class Scan:
     view: View
     versions: Sequence[Columns]
     """Of a typed topic: all that a record of these ranges may have been written by."""
+    on_damage: str = FAIL
+
+    def damage(self, partition: int) -> DamagePolicy:
+        """For the reader of a partition."""
+        return DamagePolicy(self.info.name, partition, self.on_damage)
 
     def batches(self, bodies: FetchedBodies, one: PartitionRange) -> Iterator[pa.RecordBatch]:
         """The records of fetched bodies within a range."""
@@ -59,14 +65,16 @@ def plan_scan(
     end: Place,
     partitions: Sequence[int] | None,
     columns: Sequence[str] | None,
+    on_damage: str = FAIL,
 ) -> Operation[Scan]:
     """Where a scan goes, as the topic is now.
 
     Raises:
         TopicNotFound: there is none.
         OffsetOutOfRange: a partition is not there, or not with these offsets.
-        ConfigError: a column is not there, or a place is none.
+        ConfigError: a column is not there, or a place is none, or ``on_damage`` is no word for it.
     """
+    check_on_damage(on_damage)
     info = yield from topic(core, name)
     edges = yield from offsets(core, (name,), OffsetKind.EDGES)
     if edges.log_ids[name] != info.log_id:
@@ -86,7 +94,7 @@ def plan_scan(
             f"with create_topic(..., schema=...)"
         )
     view = View(versions[-1] if info.typed else None, selected=columns)
-    return Scan(info, [one for one in ranges if one.start < one.end], view, versions)
+    return Scan(info, [one for one in ranges if one.start < one.end], view, versions, on_damage)
 
 
 def _offsets(

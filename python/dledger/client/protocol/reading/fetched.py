@@ -12,8 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dledger.checksum import crc32
+from dledger.client.protocol.reading.damage import DamagePolicy
 from dledger.compiled import compiled, python
-from dledger.errors import ProtocolError
+from dledger.errors import CorruptEntry, ProtocolError
 from dledger.protocol.messages.entry import HEADER_SIZE
 from dledger.protocol.messages.fetched import (
     FETCHED_ROW,
@@ -103,9 +104,13 @@ class FetchedBodies:
     batches: FetchedBatches
     payload: memoryview
     gap: int = 0
+    damage: DamagePolicy | None = None
+    """What the reader does about a body that cannot be opened; None: CorruptEntry, as it is."""
 
     @classmethod
-    def of_run(cls, run: FetchedRun, payload: memoryview) -> FetchedBodies:
+    def of_run(
+        cls, run: FetchedRun, payload: memoryview, damage: DamagePolicy | None = None
+    ) -> FetchedBodies:
         """Raises ProtocolError: the rows are not those of the entries."""
         rows = np.frombuffer(run.rows, _RUN_ROW)
         counts = np.diff(rows["base_offset"], append=run.end_offset)
@@ -118,7 +123,7 @@ class FetchedBodies:
         for name in ("base_offset", "size", "crc", "index"):
             batches[name] = rows[name]
         batches["count"], batches["term"] = counts, run.term
-        return cls(FetchedBatches(batches.tobytes()), payload, HEADER_SIZE)
+        return cls(FetchedBatches(batches.tobytes()), payload, HEADER_SIZE, damage)
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -156,8 +161,7 @@ class FetchedBodies:
         """Plain records in the RECORD_SCHEMA; neighbouring bodies of one record each together.
 
         Raises:
-            ProtocolError: a body has not as many records as the log says.
-            CorruptEntry: a body contradicts itself.
+            As `decoded`.
         """
         if len(self) == 1:
             yield from self.decoded(_plain)
@@ -172,6 +176,7 @@ class FetchedBodies:
                 self.batches.part(first, end),
                 self.payload[ends[first] - sizes[first] - self.gap : ends[end - 1]],
                 self.gap,
+                self.damage,
             )
             records = None
             if end - first > 1 and single[first]:
@@ -182,16 +187,25 @@ class FetchedBodies:
                 yield from part.decoded(_plain)
 
     def decoded(self, decode: Decode) -> Iterator[Decoded]:
-        """The records of one body after the other.
+        """The records of one body after the other; the reader's `damage` may leave some out.
 
         Raises:
             ProtocolError: a body has not as many records as the log says.
+            CorruptEntry: a body contradicts itself; UnreadableBatch, which names it, where the
+                reader says what to do about it.
         """
         at = 0
         for place, (base, count, size, *_) in enumerate(self.batches.rows()):
             at += self.gap
-            records = decode(self.payload[at : at + size])
+            body = self.payload[at : at + size]
             at += size
+            try:
+                records = decode(body)
+            except CorruptEntry as error:
+                if self.damage is None:
+                    raise
+                self.damage.met(base, base + count, error)
+                continue
             if records.num_rows != count:
                 raise ProtocolError(
                     f"a body of {records.num_rows} records at offset {base} where {count} were "
@@ -202,7 +216,7 @@ class FetchedBodies:
     def singles(self) -> Iterator[FetchedBodies]:
         """Each body alone."""
         for at, (_, body) in enumerate(self):
-            yield FetchedBodies(self.batches.part(at, at + 1), body)
+            yield FetchedBodies(self.batches.part(at, at + 1), body, damage=self.damage)
 
 
 def _plain(body: Buffer) -> pa.RecordBatch:

@@ -13,6 +13,7 @@ from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.fetched import FetchedBatches, FetchResponse
 
 if TYPE_CHECKING:
+    from dledger.client.protocol.reading.damage import DamagePolicy
     from dledger.client.protocol.reading.fetched import FetchedBodies
 
 FETCH_BYTES = 4 << 20
@@ -36,6 +37,8 @@ class Fetcher:
     """The read, for messages of errors."""
     on_read: Callable[[int], None] | None = None
     """Called with the offset behind the last record read."""
+    damage: DamagePolicy | None = None
+    """What its reader does about a batch that cannot be opened; None: it raises CorruptEntry."""
     takes_run: bool = True
     """Until one was damaged: a node that looks at each entry says so, and repairs it."""
 
@@ -72,9 +75,9 @@ class Fetcher:
                 end=answer.end_offset,
             )
         if answer.run.rows:
-            found = FetchedBodies.of_run(answer.run, payload)
+            found = FetchedBodies.of_run(answer.run, payload, self.damage)
         else:
-            found = FetchedBodies(FetchedBatches.of(answer.batches), payload)
+            found = FetchedBodies(FetchedBatches.of(answer.batches), payload, damage=self.damage)
         sound, position, is_damaged = found.count_sound(self.position)
         if sound < len(found):
             return self._refused(found.batches.part(sound, sound + 1), position, is_damaged, answer)

@@ -17,6 +17,7 @@ from dledger.records.columns.types import Columns
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from dledger.client.protocol.reading.damage import DamagePolicy
     from dledger.client.protocol.reading.fetched import FetchedBodies
 
 
@@ -87,15 +88,15 @@ def reader(
     start: int,
     end: int | None,
     max_bytes: int,
+    damage: DamagePolicy | None = None,
 ) -> Fetcher:
     """Of a topic that is described, or of an id alone: then its offsets do not bind later
     answers."""
     if isinstance(topic, int):
-        return Fetcher(
-            topic, partition, start, end, max_bytes, f"read '#{topic}' partition {partition}"
-        )
+        what = f"read '#{topic}' partition {partition}"
+        return Fetcher(topic, partition, start, end, max_bytes, what, damage=damage)
     what, seen = f"read {topic.name!r} partition {partition}", core.ends.reading(topic, partition)
-    return Fetcher(topic.topic_id, partition, start, end, max_bytes, what, seen)
+    return Fetcher(topic.topic_id, partition, start, end, max_bytes, what, seen, damage)
 
 
 def take(fetcher: Fetcher, answer: FetchResponse, payload: memoryview) -> FetchedBodies:
