@@ -251,16 +251,12 @@ class Catalog(CatalogState):
             case EnforceSecret():
                 self.secret_enforced = True
                 return CommandResult(_SUCCESS)
-            case AlterQuotas():
-                return self.quotas.alter(command)
-            case SetUser():
-                return self.users.set(command, self.clock_ms)
-            case RemoveUser():
-                return self.users.remove(command)
-            case IssueToken():
-                return self.users.issue(command, self.clock_ms)
+            case SetUser() | RemoveUser() | IssueToken():
+                return self.users.change(command, self.clock_ms)
             case AddAcls() | RemoveAcls():
                 return self.acls.change(command)
+            case AlterQuotas():
+                return self.quotas.alter(command)
             case Expire():
                 self.users.expire(self.clock_ms)
                 self.transactions.expire(self.clock_ms)

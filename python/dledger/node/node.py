@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from dledger.catalog.state_machine import Catalog
-from dledger.catalog.topics.table import MemoryTables
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
 from dledger.errors import (
@@ -20,22 +18,13 @@ from dledger.errors import (
     DLedgerError,
     StorageError,
 )
-from dledger.node.audit import AuditLog
-from dledger.node.audit.audit_file import AuditFile
-from dledger.node.checkpoints import Checkpoints
 from dledger.node.context import NodeContext
-from dledger.node.events import NodeEvents
-from dledger.node.handlers.replaced_disks import COMMAND_PREFIX, change_of, put_on_record
-from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.node.meters import Meters
+from dledger.node.opening import open_context
 from dledger.node.parts import NodeParts
 from dledger.node.peers.handshake import Gate
-from dledger.node.peers.links import Peers
-from dledger.node.snapshot.snapshots import summary_of
 from dledger.protocol.messages.codes import Code
-from dledger.raft.raft_node import RaftNode
 from dledger.raft.state.ready import RoleChange
-from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.storage.api import LogStore
 from dledger.storage.disk.disk import Disk, RealDisk
 from dledger.storage.disk.modes import OWNER, UNIX_GROUP
@@ -119,7 +108,17 @@ class NodeServer:
             self.group, self.node, self._disk, environment=self._environment
         )
         try:
-            self._make_parts(gate, self._open(gate))
+            opened = open_context(
+                self.group,
+                self.node,
+                store=self.store,
+                gate=gate,
+                disk=self._disk,
+                addresses=self._addresses,
+                environment=self._environment,
+                meters=self._meters,
+            )
+            self._make_parts(gate, opened.context)
             await self.parts.router.open()
         except BaseException:
             self.store.close()
@@ -128,7 +127,7 @@ class NodeServer:
         parts, committed = self.parts, self.raft.committed_index
         parts.peers.start()
         parts.ready_loop.start()
-        parts.repairs.found(self._faults)
+        parts.repairs.found(opened.faults)
         parts.admissions.start()
         parts.applier.advance(committed)
         parts.application.start(committed)
@@ -146,78 +145,10 @@ class NodeServer:
             self.catalog.applied_index,
         )
 
-    def _open(self, gate: Gate) -> NodeContext:
-        """The catalog and the core on it, both without a part that uses them."""
-        store, is_lost = self.store, False
-        self.checkpoints = checkpoints = Checkpoints(self.node.directory, self._disk)
-        try:
-            catalog = checkpoints.restore(store)
-        except CatalogLost as error:
-            if len(self.group.members) == 1:
-                raise CorruptStore(
-                    f"{error}. No other node has it: put back a backup of the directory"
-                ) from error
-            logger.error("%s; the leader's is fetched", error)
-            catalog, is_lost = Catalog(MemoryTables()), True
-        self.catalog = catalog
-        self._faults = (*store.recovery.faulty, *put_on_record(store, catalog))
-        self.raft = raft = self._core()
-        if is_lost:
-            raft.follow_only()
-        gate.known = lambda: raft.membership
-        events = NodeEvents()
-        peers = Peers(self.group, self.node, addresses=self._addresses, gate=gate, events=events)
-        ready_loop = ReadyLoop(
-            raft,
-            store,
-            links=peers.links,
-            events=events,
-            lazy=self.node.flush == "async",
-            environment=self._environment,
-        )
-        ready_loop.log_writer.meters = self._meters
-        return NodeContext(
-            group=self.group,
-            node=self.node,
-            environment=self._environment,
-            disk=self._disk,
-            store=store,
-            catalog=catalog,
-            catalog_lost=is_lost,
-            addresses=self._addresses,
-            events=events,
-            peers=peers,
-            ready_loop=ready_loop,
-            checkpoints=checkpoints,
-            audit=self._audit_log(),
-            meters=self._meters,
-        )
-
-    def _audit_log(self) -> AuditLog:
-        node, file = self.node, None
-        if node.audit_files:
-            file = AuditFile(
-                self._disk,
-                node.directory,
-                environment=self._environment,
-                max_bytes=node.audit_file_bytes,
-                files=node.audit_files,
-            )
-        return AuditLog(node.node_id, file, environment=self._environment)
-
-    def _core(self) -> RaftNode:
-        store = self.store
-        log = summary_of(store, self.catalog, self._faults)
-        return RaftNode(
-            self.group,
-            self.node.node_id,
-            saved=SavedState(store.hard_state, log, store.membership),
-            dice=self._environment.below,
-            now_ms=self._environment.now_ms(),
-            options=RaftOptions(self.node.cache_bytes, change_of, COMMAND_PREFIX),
-        )
-
     def _make_parts(self, gate: Gate, context: NodeContext) -> None:
+        self.catalog, self.checkpoints, self.raft = (
+            context.catalog, context.checkpoints, context.raft,
+        )  # fmt: skip
         # by an entry that is not applied again, or in a state of the leader's
         if context.catalog.secret_enforced:
             gate.enforce()

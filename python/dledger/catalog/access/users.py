@@ -128,11 +128,20 @@ class Users:
 
     # ---- commands
 
-    def set(self, command: SetUser, clock_ms: int) -> CommandResult:
-        """Add a user, or give it another password."""
-        refused = self.refusal(command)
-        if refused is not None:
+    def change(self, command: SetUser | IssueToken | RemoveUser, clock_ms: int) -> CommandResult:
+        """Carry out a command, or tell why the present state cannot take it."""
+        if (refused := self.refusal(command)) is not None:
             return refused
+        match command:
+            case SetUser():
+                return self._set(command, clock_ms)
+            case IssueToken():
+                return self._issue(command, clock_ms)
+            case RemoveUser():
+                return self._remove(command)
+
+    def _set(self, command: SetUser, clock_ms: int) -> CommandResult:
+        """Add a user, or give it another password."""
         known = self.by_name.get(command.name)
         if known is not None and known.verifier == command.verifier:
             return _SUCCESS  # a repeat
@@ -144,21 +153,15 @@ class Users:
         self.on_change()
         return _SUCCESS
 
-    def issue(self, command: IssueToken, clock_ms: int) -> CommandResult:
+    def _issue(self, command: IssueToken, clock_ms: int) -> CommandResult:
         """Give a user a token."""
-        refused = self.refusal(command)
-        if refused is not None:
-            return refused
         token = KnownToken(command.user, command.verifier, clock_ms, clock_ms + command.lifetime_ms)
         known = self.tokens.setdefault(command.token_id, token)
         self.on_change()
         return CommandResult(Code.SUCCESS, result={"expires_ms": known.expires_ms})
 
-    def remove(self, command: RemoveUser) -> CommandResult:
+    def _remove(self, command: RemoveUser) -> CommandResult:
         """Remove a user with its tokens, or one token."""
-        refused = self.refusal(command)
-        if refused is not None:
-            return refused
         if command.token_id:
             del self.tokens[command.token_id]
         else:

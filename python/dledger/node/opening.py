@@ -1,0 +1,128 @@
+"""How a node begins on the files of its store: the catalog, the core on it, and the context of its
+parts. Nothing runs yet."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dledger.catalog.state_machine import Catalog
+from dledger.catalog.topics.table import MemoryTables
+from dledger.config import GroupConfig, NodeConfig
+from dledger.environment import Environment
+from dledger.errors import CatalogLost, CorruptStore
+from dledger.node.audit import AuditLog
+from dledger.node.audit.audit_file import AuditFile
+from dledger.node.checkpoints import Checkpoints
+from dledger.node.context import NodeContext
+from dledger.node.events import NodeEvents
+from dledger.node.handlers.replaced_disks import COMMAND_PREFIX, change_of, put_on_record
+from dledger.node.loop.ready_loop import ReadyLoop
+from dledger.node.meters import Meters
+from dledger.node.peers.handshake import Gate
+from dledger.node.peers.links import Peers
+from dledger.node.snapshot.snapshots import summary_of
+from dledger.raft.raft_node import RaftNode
+from dledger.raft.state.saved_state import RaftOptions, SavedState
+from dledger.storage.api import Fault, LogStore
+from dledger.storage.disk.disk import Disk
+from dledger.types import NodeId
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A node that may begin."""
+
+    context: NodeContext
+    faults: tuple[Fault, ...]
+    """The entries to be repaired."""
+
+
+def open_context(
+    group: GroupConfig,
+    node: NodeConfig,
+    *,
+    store: LogStore,
+    gate: Gate,
+    disk: Disk,
+    addresses: Callable[[], dict[NodeId, str]],
+    environment: Environment,
+    meters: Meters | None,
+) -> Opened:
+    """The context of a node's parts, with the catalog that its store has.
+
+    Raises:
+        CorruptStore: the catalog is lost, and no other node has it.
+        StorageError: the disk failed.
+    """
+    checkpoints = Checkpoints(node.directory, disk)
+    catalog, is_lost = _catalog(group, checkpoints, store)
+    faults = (*store.recovery.faulty, *put_on_record(store, catalog))
+    raft = RaftNode(
+        group,
+        node.node_id,
+        saved=SavedState(store.hard_state, summary_of(store, catalog, faults), store.membership),
+        dice=environment.below,
+        now_ms=environment.now_ms(),
+        options=RaftOptions(node.cache_bytes, change_of, COMMAND_PREFIX),
+    )
+    if is_lost:
+        raft.follow_only()
+    gate.known = lambda: raft.membership
+    events = NodeEvents()
+    peers = Peers(group, node, addresses=addresses, gate=gate, events=events)
+    ready_loop = ReadyLoop(
+        raft,
+        store,
+        links=peers.links,
+        events=events,
+        lazy=node.flush == "async",
+        environment=environment,
+    )
+    ready_loop.log_writer.meters = meters
+    context = NodeContext(
+        group=group,
+        node=node,
+        environment=environment,
+        disk=disk,
+        store=store,
+        catalog=catalog,
+        catalog_lost=is_lost,
+        addresses=addresses,
+        events=events,
+        peers=peers,
+        ready_loop=ready_loop,
+        checkpoints=checkpoints,
+        audit=_audit_log(node, disk, environment),
+        meters=meters,
+    )
+    return Opened(context, faults)
+
+
+def _catalog(group: GroupConfig, checkpoints: Checkpoints, store: LogStore) -> tuple[Catalog, bool]:
+    """The catalog, and whether it is empty in place of one that was lost."""
+    try:
+        return checkpoints.restore(store), False
+    except CatalogLost as error:
+        if len(group.members) == 1:
+            raise CorruptStore(
+                f"{error}. No other node has it: put back a backup of the directory"
+            ) from error
+        logger.error("%s; the leader's is fetched", error)
+        return Catalog(MemoryTables()), True
+
+
+def _audit_log(node: NodeConfig, disk: Disk, environment: Environment) -> AuditLog:
+    file = None
+    if node.audit_files:
+        file = AuditFile(
+            disk,
+            node.directory,
+            environment=environment,
+            max_bytes=node.audit_file_bytes,
+            files=node.audit_files,
+        )
+    return AuditLog(node.node_id, file, environment=environment)
