@@ -107,6 +107,7 @@ def test_what_cannot_be_is_refused_with_the_way_out(user: str, tmp_path: Path) -
     }
     for words, said in asked.items():
         assert said in refusal(words, PASSWORD), words
+    assert "begin or end with a blank" in refusal("users add alice --password-file -", " 12345678")
     assert "8 characters or more" in refusal("users add alice --password-file -", "short\n")
     out("users add alice --password-file -", PASSWORD)
     assert "rotate it" in refusal("users add alice --password-file -", PASSWORD)
@@ -114,6 +115,16 @@ def test_what_cannot_be_is_refused_with_the_way_out(user: str, tmp_path: Path) -
     assert "No such file or directory; the token is lost" in refusal(
         f"users token alice --expires 1h --file {tmp_path / 'no' / 'token'}"
     )
+
+
+def test_a_context_names_the_credentials(user: str, tmp_path: Path) -> None:
+    out("users add alice --password-file -", PASSWORD)
+    out(f"users token alice --expires 1h --file {tmp_path / 'token'}")
+    ca = next(tmp_path.glob("certificates-*/tls_ca"))
+    out(f"context add alice {user} --tls-ca {ca} --credentials {tmp_path / 'token'}")
+    out("topics list --context alice")
+    out("users revoke " + (tmp_path / "token").read_text())
+    assert "context 'alice'" in refusal("topics list --context alice")
 
 
 def test_a_password_is_asked_for_on_a_terminal(

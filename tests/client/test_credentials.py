@@ -168,6 +168,9 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
         read_credentials(path)
     path.chmod(0o600)
     assert read_credentials(path).name == "alice"
+    path.write_text("#" * 4097 + f"\nuser=alice\npassword={PASSWORD}")
+    with pytest.raises(ConfigError, match="more than 4096 bytes"):
+        read_credentials(path)
     path.write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="not UTF-8"):
         read_credentials(path)

@@ -164,11 +164,11 @@ def client_first(credentials: Credentials, nonce: bytes) -> bytes:
     return f"{GS2}n={credentials.name},r={_base64(nonce)}{extension}".encode()
 
 
-def client_final(credentials: Credentials, hello: HelloRequest, answer: HelloResponse) -> bytes:
-    """The client's proof.
+def _asked(hello: HelloRequest, answer: HelloResponse) -> tuple[bytes, int]:
+    """The salt and iterations in the node's first message.
 
     Raises:
-        ScramError: the node's message is none, or asks for too little or too much work.
+        ScramError: it is none, or asks for too little or too much work.
     """
     nonce, salt_text, count = _attributes(answer.proof, "rsi")
     if nonce != _nonce(hello, answer) or len(answer.nonce) < NONCE_BYTES:
@@ -182,7 +182,12 @@ def client_final(credentials: Credentials, hello: HelloRequest, answer: HelloRes
             f"the node asks for {count[:20]} iterations, and {ITERATIONS[0]} to "
             f"{ITERATIONS[-1]} are taken"
         )
-    key = _hmac(_salted(credentials.secret, salt, iterations), "Client Key")
+    return salt, iterations
+
+
+def client_final(credentials: Credentials, hello: HelloRequest, answer: HelloResponse) -> bytes:
+    """The client's proof; raises as `_asked`."""
+    key = _hmac(_salted(credentials.secret, *_asked(hello, answer)), "Client Key")
     signature = _hmac(hashlib.sha256(key).digest(), _auth_message(hello, answer))
     proof = _base64(_xor(key, signature))
     return f"{_without_proof(hello, answer)},p={proof}".encode()
@@ -192,14 +197,13 @@ def is_node(
     credentials: Credentials, hello: HelloRequest, answer: HelloResponse, last: bytes
 ) -> bool:
     """Whether the node's last message proves that it knows what the password is checked by.
-    ``answer``: its first one, which `client_final` took."""
+    ``answer``: its first one."""
     try:
-        _, salt, count = _attributes(answer.proof, "rsi")
+        salted = _salted(credentials.secret, *_asked(hello, answer))
         (found,) = _attributes(last, "v")
         signature = _bytes(found)
     except ScramError:
         return False
-    salted = _salted(credentials.secret, _bytes(salt), int(count))
     wanted = _hmac(_hmac(salted, "Server Key"), _auth_message(hello, answer))
     return hmac.compare_digest(wanted, signature)
 

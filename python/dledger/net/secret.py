@@ -95,9 +95,8 @@ def read_secret(path: str | os.PathLike[str], owner: int | None = None) -> Secre
             the way out.
     """
     where = Path(path)
-    key = _read_private(
-        "secret file", where, owner, f"make one with 'dledger secret create {where}'"
-    )
+    how = f"make one with 'dledger secret create {where}'"
+    key = _read_private("secret file", where, owner, how).strip()
     if not LEAST <= len(key) <= MOST:
         found = "is empty" if not key else f"has {len(key)} bytes"
         raise ConfigError(
@@ -115,6 +114,8 @@ def read_credentials(path: str | os.PathLike[str]) -> Credentials:
     """
     where = Path(path)
     text = _read_private("credentials file", where, None, "")
+    if len(text) > MOST:
+        raise ConfigError(f"credentials file {where} has more than {MOST} bytes")
     try:
         return parse_credentials(text.decode(), str(where))
     except UnicodeDecodeError:
@@ -135,7 +136,7 @@ def _read_private(what: str, where: Path, owner: int | None, if_missing: str) ->
         descriptor = os.open(where, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         _refuse_strange_file(what, where, os.fstat(descriptor), owner)
-        return os.read(descriptor, MOST + 1).strip()
+        return os.read(descriptor, MOST + 1)
     finally:
         os.close(descriptor)
 

@@ -164,3 +164,5 @@ def _check_password(password: str) -> None:
         raise ConfigError(
             f"a password has {SHORTEST} characters or more, and this one has {len(password)}"
         )
+    if password != password.strip():
+        raise ConfigError("a password does not begin or end with a blank")
