@@ -33,7 +33,12 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
-from dledger.protocol.messages.rocketmq import GetMessageRequest, PutMessageRequest
+from dledger.protocol.messages.rocketmq import (
+    GetMessageRequest,
+    PutMessageRequest,
+    PutMessageResponse,
+    PutMessageStatus,
+)
 from dledger.records.body.header import Flag
 from dledger.rocketmq.format.message import Message, encode_message
 from tests.node.conftest import BareClient
@@ -192,6 +197,7 @@ async def test_new_leader_lets_nobody_pass_before_it_knows_each_rule(group: Any)
         leader.raft.leader.noop_index = leader.catalog.applied_index + 100
         assert (await client.append(body(topic_id))).code is Code.LEADER_NOT_READY
         assert (await client.ask(GroupRequest())).code is Code.LEADER_NOT_READY
+        assert (await client.ask(MetadataRequest(topics=("u",)))).code is Code.BEHIND
     finally:
         leader.raft.leader.noop_index = noop
     assert (await client.append(body(topic_id))).code is Code.SUCCESS
@@ -245,6 +251,8 @@ async def test_rules_hold_for_messages_of_a_rocketmq_log(play: Callable[..., Any
 
         assert await put("orders") is Code.SUCCESS
         assert await put("other") is Code.ACCESS_DENIED
+        nowhere = PutMessageResponse(code=Code.ACCESS_DENIED).status
+        assert nowhere is PutMessageStatus.SERVICE_NOT_AVAILABLE
         assert await put("orders", "other") is Code.ACCESS_DENIED
         get = GetMessageRequest(topic="orders", queue_id=0, queue_offset=0)
         assert (await client.ask(get)).code is Code.ACCESS_DENIED
