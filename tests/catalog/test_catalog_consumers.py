@@ -68,6 +68,14 @@ def has(log: Any, member: str) -> list[int]:
     return sorted(group(log).assigned_to(member))
 
 
+def test_member_that_leaves_twice_in_one_command_is_gone_once(log: Any) -> None:
+    """A command is applied on every node, so nothing that a client sends may end in an error."""
+    join(log, "a", "t", "t")
+    join(log, "b")
+    leave(log, "a", "a", "nobody")
+    assert set(group(log).members) == {"b"}
+
+
 # --- assignment -----------------------------------------------------------------------------------
 
 SUBSCRIPTIONS = st.dictionaries(

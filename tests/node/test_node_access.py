@@ -148,6 +148,17 @@ def commands() -> list[Asked]:
         ),
         executed(command.InitProducer(producer_name="w1"), "write producer w1"),
         executed(drawn, "write topic "),
+        *(
+            executed(
+                command.OpenStage(writer_id=f"job/{one}", sequence=0, label="", timeout_ms=1000),
+                need,
+            )
+            for one, need in (
+                ("0a" * 16, "write topic "),
+                ("123e4567-e89b-42d3-a456-426614174000", "write topic "),
+                ("nightly", "write producer job/nightly"),
+            )
+        ),
         executed(command.OpenStage(**TRANSACTION, label="", timeout_ms=1000), "write producer w1"),
         executed(command.CommitTransaction(**TRANSACTION, stages=(STAGES,)), "write producer w1"),
         executed(

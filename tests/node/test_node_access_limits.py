@@ -33,7 +33,12 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
-from dledger.protocol.messages.rocketmq import GetMessageRequest, PutMessageRequest
+from dledger.protocol.messages.rocketmq import (
+    GetMessageRequest,
+    PutMessageRequest,
+    PutMessageResponse,
+    PutMessageStatus,
+)
 from dledger.records.body.header import Flag
 from dledger.rocketmq.format.message import Message, encode_message
 from tests.node.conftest import BareClient
@@ -192,6 +197,7 @@ async def test_new_leader_lets_nobody_pass_before_it_knows_each_rule(group: Any)
         leader.raft.leader.noop_index = leader.catalog.applied_index + 100
         assert (await client.append(body(topic_id))).code is Code.LEADER_NOT_READY
         assert (await client.ask(GroupRequest())).code is Code.LEADER_NOT_READY
+        assert (await client.ask(MetadataRequest(topics=("u",)))).code is Code.BEHIND
     finally:
         leader.raft.leader.noop_index = noop
     assert (await client.append(body(topic_id))).code is Code.SUCCESS
@@ -245,6 +251,8 @@ async def test_rules_hold_for_messages_of_a_rocketmq_log(play: Callable[..., Any
 
         assert await put("orders") is Code.SUCCESS
         assert await put("other") is Code.ACCESS_DENIED
+        nowhere = PutMessageResponse(code=Code.ACCESS_DENIED).status
+        assert nowhere is PutMessageStatus.SERVICE_NOT_AVAILABLE
         assert await put("orders", "other") is Code.ACCESS_DENIED
         get = GetMessageRequest(topic="orders", queue_id=0, queue_offset=0)
         assert (await client.ask(get)).code is Code.ACCESS_DENIED
@@ -270,17 +278,32 @@ async def test_users_are_those_of_certificates_and_nodes_are_let_in(
         addresses = ",".join(group.addresses.values())
         users = {
             name: issue(f"dledger://client/{name}", authority=authority, nodes=())
-            for name in ("root", "alice", "bob")
+            for name in ("root", "alice", "bob", "carol")
         }
         async with AsyncClient(addresses, **users["root"]) as root:
-            await root.create_topic("orders")
+            await root.create_topic("orders", 2)
             with pytest.raises(Exception, match="must name who may change them"):
                 await root.add_acls(["allow User:alice read topic orders"])
             added = ["allow User:root admin cluster", "allow User:alice write topic orders"]
             assert await root.add_acls(added) == 2
+            read = ["allow User:carol read topic orders", "allow User:carol read group c"]
+            assert await root.add_acls([parse_rule(text) for text in read]) == 2
         async with AsyncClient(addresses, **users["alice"]) as alice:
-            appended = await alice.append("orders", [b"x"])
+            appended = await alice.append("orders", [b"x"], partition=0)
             assert (appended.start, appended.end) == (0, 1)
+            # of several partitions: a transaction that has no name of its own
+            parts = (await alice.append("orders", [b"y"] * 8, keys=list("abcdefgh"))).parts
+            assert {part.partition for part in parts} == {0, 1}
+        async with AsyncClient(addresses, **users["carol"]) as carol:
+            batches = [batch async for batch in carol.read("orders", 0, 0)]
+            assert sum(map(len, batches)) == 1 + parts[0].end - parts[0].start
+            async with await carol.consumer("c", ["orders"]) as consumer:
+                assert await consumer.poll(20)
+                await consumer.commit()
+            with pytest.raises(PermissionDenied, match="alter group c"):
+                await carol.hold_retention("c")
+            with pytest.raises(PermissionDenied, match="read group d"):
+                await carol.consumer("d", ["orders"])
         async with AsyncClient(addresses, **users["bob"]) as bob:
             with pytest.raises(PermissionDenied, match="allow User:bob describe topic orders"):
                 await bob.append("orders", [b"x"])

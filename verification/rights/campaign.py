@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from dledger.client import AclRule
 from dledger.client.protocol.operations.access import parse_rule
-from dledger.errors import ConfigError, Unavailable
+from dledger.errors import ConfigError, DLedgerError, Unavailable
 from dledger.node.access.operations import COMMANDS, EVERY, PAYLOADS, REQUESTS, SOME, Need
 from dledger.node.node import NodeServer
 from dledger.protocol.messages.catalog_commands import (
@@ -249,7 +249,10 @@ def run(folder: Path, frames: int, seed: int, say: Say) -> dict[str, Any]:
         for number, principal in enumerate(PRINCIPALS):
             rules = prepare(server, known)
             turn = Turn(principal, server, random.Random(seed * 100 + number), known, rules)
-            turn.run(frames)
+            try:
+                turn.run(frames)
+            except DLedgerError as error:
+                turn.problems.append(f"{principal}: {error}")
             problems += turn.problems[:3]
             total.update(turn.counts)
             counts = turn.counts

@@ -102,7 +102,8 @@ class GroupMembership:
     ) -> None:
         """Members are gone: what they read is free. Static ones that leave ``temporarily`` keep
         their share for who joins under their instance id."""
-        known = [self.members[one] for one in member_ids if one in self.members]
+        named = dict.fromkeys(member_ids)  # a name may stand there twice
+        known = [self.members[one] for one in named if one in self.members]
         for member in known:
             for key in self.owned_by(member.member_id):
                 del self.owners[key]

@@ -15,7 +15,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dledger.catalog.access.acls import CLUSTER, DESCRIBE, TOPIC, malformed_asking
+from dledger.catalog.access.acls import CLUSTER, DESCRIBE, EVERYBODY, TOPIC, malformed_asking
 from dledger.errors import ProtocolError
 from dledger.net import Connection
 from dledger.node.access.operations import PAYLOADS, REQUESTS, Need
@@ -63,8 +63,10 @@ class Authorizer(NodePart):
             self._send_on(connection, (request_id,), request)
             return True
         missing = self._missing(principal, needs)
-        if missing is None or (kind is MetadataRequest and not self._is_settled):
-            return False  # that one names the leader, and no topics that are hidden
+        if missing is None:
+            return False
+        if kind is MetadataRequest and self._raft.role is not Role.LEADER:
+            return False  # it is told who leads, and of no topic that is hidden
         self._deny(connection, (request_id,), request, principal, missing)
         return True
 
@@ -85,7 +87,7 @@ class Authorizer(NodePart):
         row, at = PAYLOADS[type(request)], 0
         passed: list[int] = []
         while at < len(bodies):
-            stop = at + (len(plain_batches(bodies, at)) or 1)
+            stop = at + (len(plain_batches(bodies, at)) or 1) if len(bodies) > 1 else 1
             missing = self._missing(principal, row(bodies[at], self._catalog))
             if missing is None:
                 passed.extend(range(at, stop))
@@ -103,23 +105,17 @@ class Authorizer(NodePart):
 
     def decision(self, request: AclDecisionRequest) -> AclDecisionResponse:
         """What the rules say to something that a principal might ask for."""
-        who, operation, resource_type = (
-            request.principal,
-            request.operation,
-            request.resource_type,
-        )
-        trusted = _is_trusted(who)
-        wrong = malformed_asking("User:x" if trusted else who, operation, resource_type)
-        if wrong:
+        who, operation, kind = request.principal, request.operation, request.resource_type
+        text = ""
+        if _is_trusted(who):
+            who, text = EVERYBODY, "the owner of a group and its nodes may do everything"
+        elif not self.is_on:
+            text = "there are no rules, so everybody who is admitted may do everything"
+        if wrong := malformed_asking(who, operation, kind):
             return AclDecisionResponse(code=Code.MALFORMED, message=wrong)
-        if trusted or not self.is_on:
-            text = (
-                "the owner of a group and its nodes may do everything"
-                if trusted
-                else "there are no rules, so everybody who is admitted may do everything"
-            )
+        if text:
             return AclDecisionResponse(code=Code.SUCCESS, message=text, allowed=True)
-        decision = self._catalog.acls.decide(who, operation, resource_type, request.resource)
+        decision = self._catalog.acls.decide(who, operation, kind, request.resource)
         return AclDecisionResponse(
             code=Code.SUCCESS,
             message="" if decision.rule else "no rule allows it",

@@ -53,14 +53,15 @@ from dledger.protocol.messages.rocketmq import (
     ViewMessageRequest,
 )
 from dledger.protocol.messages.splits import SplitRequest
-from dledger.records.body.header import Flag, decode_header
+from dledger.records.body.header import Flag, destination
 
 EVERY: Final = "*"
 SOME: Final = ""
 """In place of a name; see `Acls.decide`."""
-DRAWN: Final = re.compile(r"[0-9a-f]{32}")
-"""The name of a producer that has none from its program: the client draws it, and nobody guesses
-it."""
+_STAGED: Final = int(Flag.STAGED)
+DRAWN: Final = re.compile(r"(job/)?[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
+"""The name of a producer, or of the writer of one append or batch write, that has none from its
+program: the client draws it, and nobody guesses it."""
 
 
 class Need(NamedTuple):
@@ -145,17 +146,15 @@ def batch(body: memoryview, catalog: CatalogState) -> Needs:
     """What a batch needs that is appended; nothing where the bytes are none, which the answer
     says. One of a stage goes the way of its writer, one of a named producer that of the name."""
     try:
-        header = decode_header(body)
+        flags, topic_id, producer_id = destination(body)
     except ValueError:
         return
-    yield from topic_of(WRITE, header.topic_id, catalog)
-    if header.flags & Flag.STAGED:
-        if (stage := catalog.transactions.stages.get(header.producer_id)) is not None:
-            yield Need(WRITE, PRODUCER, stage.writer_id)
-    elif header.producer_id:
-        session = catalog.producers.sessions.get(header.producer_id)
-        if session is not None and not DRAWN.fullmatch(session.name):
-            yield Need(WRITE, PRODUCER, session.name)
+    yield from topic_of(WRITE, topic_id, catalog)
+    if flags & _STAGED:
+        if (stage := catalog.transactions.stages.get(producer_id)) is not None:
+            yield _writes(stage.writer_id)
+    elif (session := catalog.producers.sessions.get(producer_id)) is not None:
+        yield _writes(session.name)
 
 
 def _put(messages: memoryview, catalog: CatalogState) -> Needs:
@@ -170,15 +169,21 @@ def _put(messages: memoryview, catalog: CatalogState) -> Needs:
         yield Need(WRITE, TOPIC, topic)
 
 
+def _writes(name: str) -> Need:
+    """What a producer or writer of this name needs, whatever it writes."""
+    return Need(WRITE, TOPIC, SOME) if DRAWN.fullmatch(name) else Need(WRITE, PRODUCER, name)
+
+
 def _session(asked: command.InitProducer, catalog: CatalogState) -> Needs:
-    if DRAWN.fullmatch(asked.producer_name):
-        yield Need(WRITE, TOPIC, SOME)
-    else:
-        yield Need(WRITE, PRODUCER, asked.producer_name)
+    yield _writes(asked.producer_name)
+
+
+def _writer(asked: Any, catalog: CatalogState) -> Needs:
+    yield _writes(asked.writer_id)
 
 
 def _written(asked: command.CommitWrite, catalog: CatalogState) -> Needs:
-    yield Need(WRITE, PRODUCER, asked.writer_id)
+    yield _writes(asked.writer_id)
     if asked.formerly:
         yield Need(WRITE, PRODUCER, asked.formerly)
 
@@ -189,12 +194,11 @@ def _columns(asked: command.EvolveSchema, catalog: CatalogState) -> Needs:
 
 
 def _consumed(asked: command.CommitConsumedTransaction, catalog: CatalogState) -> Needs:
-    yield Need(WRITE, PRODUCER, asked.writer_id)
+    yield _writes(asked.writer_id)
     yield from COMMITS(asked.consumed, catalog)
 
 
 COMMITS: Final = both(on(READ, CONSUMERS, "consumer_group"), on(READ, TOPIC, "offsets"))
-_WRITER: Final = on(WRITE, PRODUCER, "writer_id")
 _CONSUMER: Final = on(READ, CONSUMERS, "consumer_group")
 
 COMMANDS: Final[dict[type[Any], Row]] = {
@@ -203,10 +207,10 @@ COMMANDS: Final[dict[type[Any], Row]] = {
     command.AddPartitions: on(ALTER, TOPIC, "name"),
     command.EvolveSchema: _columns,
     command.InitProducer: _session,
-    command.OpenStage: _WRITER,
-    command.CommitTransaction: _WRITER,
+    command.OpenStage: _writer,
+    command.CommitTransaction: _writer,
     command.CommitWrite: _written,
-    command.AbortTransaction: _WRITER,
+    command.AbortTransaction: _writer,
     command.CommitOffsets: COMMITS,
     command.CommitProgress: COMMITS,
     command.CommitConsumed: COMMITS,

@@ -34,7 +34,7 @@ class PutMessageStatus(IntEnum):
 
 _NOT_AVAILABLE: Final = (
     *(Code.INCONSISTENT_LEADER, Code.NOT_LEADER, Code.LEADER_NOT_READY),
-    *(Code.LEADER_TRANSFERRING, Code.DISK_FULL, Code.UNSUPPORTED),
+    *(Code.LEADER_TRANSFERRING, Code.DISK_FULL, Code.UNSUPPORTED, Code.ACCESS_DENIED),
 )
 _STATUS: Final = {
     Code.SUCCESS: PutMessageStatus.PUT_OK,

@@ -33,6 +33,8 @@ BODY_HEADER_SIZE: Final = 64
 assert BODY_HEADER.size == BODY_HEADER_SIZE
 BODY_MAGIC: Final = b"DB"
 BODY_VERSION: Final = 1
+_destination: Final = struct.Struct(">5xB2xI28xQ").unpack_from
+"""Of the same bytes: flags, topic id, producer id."""
 _plain_fields: Final = struct.Struct(">16sIIqqQ").unpack_from
 """Of the same bytes, the fields that tell one plain batch from the next: magic to partition in one
 piece, count, schema version, first and last time, and the producer."""
@@ -113,6 +115,18 @@ def encode_header(header: BodyHeader) -> bytes:
         0,
         header.sequence,
     )
+
+
+def destination(body: Buffer) -> tuple[int, int, int]:
+    """Flags, topic id and producer id of a body that was not looked at yet, and may be none.
+
+    Raises:
+        ValueError: it is too short for a header.
+    """
+    if len(body) < BODY_HEADER_SIZE:
+        raise ValueError(f"a body has at least {BODY_HEADER_SIZE} bytes, not {len(body)}")
+    found: tuple[int, int, int] = _destination(body)
+    return found
 
 
 @compiled
