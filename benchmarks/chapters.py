@@ -15,7 +15,9 @@ from benchmarks.curves import (
     BY_WRITTEN,
     Curve,
 )
+from benchmarks.frames import FRAMES
 from benchmarks.gaps import BARE, GAPS, OURS
+from benchmarks.lines import LINES_RATE
 from benchmarks.long_polls import READABLE
 from benchmarks.reading import READ
 from benchmarks.report import BYTES
@@ -91,6 +93,22 @@ CHAPTERS: Final = (
         "Reads",
         "`Client.read` of a topic's 100-byte values.",
         (READ,),
+    ),
+    Chapter(
+        "frames",
+        "Frames of other libraries",
+        "Five million rows of a typed topic, some 60 bytes each, by `Client.scan` as a frame of "
+        "pyarrow, Polars, DuckDB and pandas. Beside each stand the same batches from the memory "
+        "of a pyarrow.flight server on loopback, read in turn in the same run.",
+        (FRAMES,),
+    ),
+    Chapter(
+        "lines",
+        "Lines of a shell",
+        "A million lines of some 100 bytes in by `dledger append` and out by `dledger tail`, each "
+        "with the start of its process, at one node. Processor time is that of the command "
+        "alone.",
+        (LINES_RATE,),
     ),
     Chapter(
         "poll",

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dledger.cli.common import is_path, text_or_base64
 from dledger.cli.records.bench import numbers
@@ -190,9 +192,27 @@ class Trickle(io.RawIOBase):
 
 def test_keys_stand_before_the_delimiter() -> None:
     found = split_keys([b"a:1", b"b:2:3"], b":", "stdin", 1)
-    assert found == {"key": (b"a", b"b"), "value": (b"1", b"2:3")}
+    assert {name: column.to_pylist() for name, column in found.items()} == {
+        "key": [b"a", b"b"],
+        "value": [b"1", b"2:3"],
+    }
     with pytest.raises(ConfigError, match=r"stdin: line 8 \(b'nothing'\) has no key delimiter"):
         split_keys([b"a:1", b"nothing"], b":", "stdin", 7)
+
+
+@given(
+    st.lists(st.text("a:\t\u00e9", max_size=8), min_size=1, max_size=8),
+    st.sampled_from([":", "\t", "::", "aa", "\u00e9"]),
+)
+def test_keys_and_values_are_the_bytes_around_the_first_delimiter(
+    texts: list[str], delimiter: str
+) -> None:
+    between = delimiter.encode()
+    lines = [(text + delimiter * (delimiter not in text)).encode() for text in texts]
+    parts = [line.partition(between) for line in lines]
+    found = split_keys(lines, between, "stdin", 1)
+    assert found["key"].to_pylist() == [key for key, _, _ in parts]
+    assert found["value"].to_pylist() == [value for _, _, value in parts]
 
 
 def test_bytes_in_json_are_text_where_they_can_be() -> None:

@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 
 from dledger.errors import ConfigError, PathError, RecordTooLarge
 from dledger.records.body.build import binary_column, headers_column
+from dledger.records.body.one_records import gather_values
 from dledger.records.body.schema import HEADERS, TIMESTAMP
-from dledger.records.columns.arrays import number_column
+from dledger.records.columns.arrays import binary_parts, number_column
 
 CHUNK: Final = 1 << 20
 """Bytes of one read; of a pipe those that are there, so that a slow one's lines go out as they
@@ -104,9 +105,9 @@ def line_records(given: Input, how: Lines) -> Iterator[pa.RecordBatch]:
 
 def records_of_lines(lines: Sequence[bytes], how: Lines, name: str, first: int) -> pa.RecordBatch:
     """A record of each line; ``first`` is the number of the first one, for messages."""
-    columns: dict[str, Sequence[bytes]] = {"value": lines}
+    columns: dict[str, Sequence[bytes] | pa.Array] = {"value": lines}
     if how.key_delimiter is not None:
-        columns = split_keys(lines, how.key_delimiter, name, first)
+        columns = dict(split_keys(lines, how.key_delimiter, name, first))
     if how.base64:
         columns = {one: decoded(texts, name, first) for one, texts in columns.items()}
     made = {one: _with_nulls(binary_column(one, v), how.null) for one, v in columns.items()}
@@ -115,20 +116,27 @@ def records_of_lines(lines: Sequence[bytes], how: Lines, name: str, first: int) 
 
 def split_keys(
     lines: Sequence[bytes], delimiter: bytes, name: str, first: int
-) -> dict[str, Sequence[bytes]]:
+) -> dict[str, pa.Array]:
     """Keys and values of lines, of which ``first`` is the number of the first one. Raises
     `ConfigError` for a line without the delimiter."""
-    keys, found, values = zip(*[line.partition(delimiter) for line in lines], strict=True)
-    if not all(found):
-        at = found.index(b"")
+    column = binary_column("value", lines)
+    keys = np.asarray(pc.find_substring(column, delimiter)).astype(np.int64)
+    for at in np.flatnonzero(keys < 0)[:1].tolist():
         raise ConfigError(
             f"{name}: line {first + at} ({lines[at][:60]!r}) has no key delimiter {delimiter!r}"
         )
-    return {"value": values, "key": keys}
+    offsets, data = binary_parts(column)
+    starts, ends = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
+    values = starts + keys + len(delimiter)
+    return {
+        "value": gather_values(data.data, values, ends - values),
+        "key": gather_values(data.data, starts, keys),
+    }
 
 
-def decoded(texts: Sequence[bytes], name: str, first: int) -> list[bytes]:
+def decoded(given: Sequence[bytes] | pa.Array, name: str, first: int) -> list[bytes]:
     """Raises `ConfigError` for a line that is no base64."""
+    texts: list[bytes] = given.to_pylist() if isinstance(given, pa.Array) else list(given)
     found: list[bytes] = []
     try:
         found.extend(map(_DECODE, texts))

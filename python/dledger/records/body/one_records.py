@@ -99,7 +99,7 @@ def _unkeyed(
     sizes = _sizes(found[:, -1])
     if (room != before + _words_of(sizes)).any() or not _fit(found, sizes, None):
         return None
-    return pa.nulls(len(sizes), pa.binary()), _gather(data, starts + before, sizes)
+    return pa.nulls(len(sizes), pa.binary()), gather_values(data, (starts + before) * WORD, sizes)
 
 
 def _keyed(
@@ -119,7 +119,8 @@ def _keyed(
     right = room == value_at + _words_of(sizes)
     if not right.all() or (places & 0xFFFFFFFF).any() or not _fit(found, sizes, key_sizes):
         return None
-    return _gather(data, starts + before, key_sizes), _gather(data, starts + value_at, sizes)
+    keys = gather_values(data, (starts + before) * WORD, key_sizes)
+    return keys, gather_values(data, (starts + value_at) * WORD, sizes)
 
 
 def _sizes(offsets: _Words) -> Numbers:
@@ -152,11 +153,11 @@ def _fit(found: _Words, sizes: Numbers, key_sizes: Numbers | None) -> bool:
     return bool((due[kind_of] == found).all())
 
 
-def _gather(data: memoryview, starts: Numbers, sizes: Numbers) -> pa.Array:
-    """The values at these words, side by side."""
+def gather_values(data: memoryview, starts: Numbers, sizes: Numbers) -> pa.Array:
+    """The values that begin at these bytes, as a binary column."""
     offsets = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
-    joined = join_values(data, (starts * WORD).data, sizes.data)
+    joined = join_values(data, starts.data, sizes.data)
     return pa.Array.from_buffers(
         pa.binary(), len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(joined)]
     )
