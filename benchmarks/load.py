@@ -8,8 +8,10 @@ place there, and is used again when it was answered. Of an answer no more is rea
 from __future__ import annotations
 
 import selectors
+import ssl
 import struct
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -62,12 +64,14 @@ class Load:
 
 
 class Caller:
-    """One connection with its requests."""
+    """One connection with its requests; ``tls``: as the user of a certificate."""
 
-    def __init__(self, address: str, body: list[Any], in_flight: int) -> None:
+    def __init__(
+        self, address: str, body: list[Any], in_flight: int, tls: ssl.SSLContext | None = None
+    ) -> None:
         greeting = Greeting(secret=lambda answer: group_secret(answer.group))
         connection = BlockingConnection(
-            address, greeting, limits=FrameLimits(), timeout_s=PATIENCE_S
+            address, greeting, limits=FrameLimits(), timeout_s=PATIENCE_S, tls=tls
         )
         self.socket = connection._socket
         self.socket.settimeout(PATIENCE_S)
@@ -133,16 +137,24 @@ def one_record(topic_id: int, size: int) -> list[Any]:
 
 
 def append_load(
-    address: str, topic_id: int, size: int, in_flight: int, seconds: float, connections: int = 1
+    address: str,
+    topic_id: int,
+    size: int,
+    in_flight: int,
+    seconds: float,
+    connections: int = 1,
+    tls: ssl.SSLContext | None = None,
+    begins: Callable[[], object] = int,
 ) -> Load:
     """Append records of ``size`` bytes to the leader at ``address`` for that long, ``in_flight`` at
-    once over each of ``connections``."""
+    once over each of ``connections``. ``begins`` is called once these are open."""
     body = one_record(topic_id, size)
     with ExitStack() as stack, selectors.DefaultSelector() as ready:
-        callers = [Caller(address, body, in_flight) for _ in range(connections)]
+        callers = [Caller(address, body, in_flight, tls) for _ in range(connections)]
         for caller in callers:
             stack.enter_context(caller.socket)
             ready.register(caller.socket, selectors.EVENT_READ, caller)
+        begins()
         began = time.perf_counter()
         until, last = began + seconds, began
         for caller in callers:

@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 from net_fakes import FakeLoop
 
-from dledger.net.limits.frame_turns import FEW, LEAST, MOST, WHILE_S, FrameTurns
+from dledger.net.limits.accounts import Accounts
+from dledger.net.limits.frame_turns import CROWD, FEW, LEAST, MOST, WHILE_S, FrameTurns
+from dledger.types import Principal
 
 
 class Client:
     """A connection with frames that are to be handed out."""
 
-    def __init__(self, turns: FrameTurns, frames: int) -> None:
+    def __init__(self, turns: FrameTurns, frames: int, account: str = "a") -> None:
+        self.account = account
         self.turns = turns
         self.frames = frames
         self.handed_out = 0
@@ -55,7 +58,7 @@ def total(clients: list[Client]) -> int:
 
 
 def test_a_crowd_that_has_much_hands_out_little_in_a_while_and_takes_turns(loop: FakeLoop) -> None:
-    turns = FrameTurns()
+    turns = FrameTurns(Accounts())
     flood = come(turns, 300, 1000)
     assert total(flood) == MOST, "all of them in one turn"
     pass_while(loop)
@@ -68,7 +71,7 @@ def test_a_crowd_that_has_much_hands_out_little_in_a_while_and_takes_turns(loop:
 
 
 def test_who_comes_with_a_few_waits_for_no_crowd(loop: FakeLoop) -> None:
-    turns = FrameTurns()
+    turns = FrameTurns(Accounts())
     come(turns, 100, 100_000)
     loop.turn()
     (few,) = come(turns, 1, FEW)
@@ -82,7 +85,7 @@ def test_who_comes_with_a_few_waits_for_no_crowd(loop: FakeLoop) -> None:
 
 
 def test_two_that_have_much_hand_out_more_in_a_while_than_each_of_many(loop: FakeLoop) -> None:
-    turns = FrameTurns()
+    turns = FrameTurns(Accounts())
     two = come(turns, 2, 10_000)
     pass_while(loop)
     before = total(two)
@@ -94,7 +97,7 @@ def test_lone_connection_gets_full_turns_and_no_call_without_frames(
     loop: FakeLoop,
 ) -> None:
     """Its turns follow each other without a delay."""
-    turns = FrameTurns()
+    turns = FrameTurns(Accounts())
     (alone,) = come(turns, 1, 3 * MOST)
     for turn in range(2, 4):
         loop.turn()
@@ -105,7 +108,7 @@ def test_lone_connection_gets_full_turns_and_no_call_without_frames(
 
 
 def test_who_has_gone_has_no_turn(loop: FakeLoop) -> None:
-    turns = FrameTurns()
+    turns = FrameTurns(Accounts())
     gone: Any = Client(turns, 10)
     turns.wait(gone)
     turns.forget(gone)
@@ -115,9 +118,11 @@ def test_who_has_gone_has_no_turn(loop: FakeLoop) -> None:
 
 
 def test_what_becomes_of_one_takes_no_turn_from_the_others(loop: FakeLoop) -> None:
-    turns = FrameTurns()
+    turns = FrameTurns(Accounts())
 
     class Broken:
+        account = "a"
+
         def have_turn(self) -> None:
             raise RuntimeError("a defect")
 
@@ -129,3 +134,43 @@ def test_what_becomes_of_one_takes_no_turn_from_the_others(loop: FakeLoop) -> No
     pass_while(loop)
     assert other.handed_out == 1
     assert turns.share == MOST
+
+
+def test_accounts_have_equal_parts_of_a_while_however_many_connections(loop: FakeLoop) -> None:
+    accounts = Accounts()
+    accounts.enter(Principal("crowd"))
+    accounts.enter(Principal("one"))
+    turns = FrameTurns(accounts)
+    crowd = [Client(turns, 10_000, "crowd") for _ in range(50)]
+    one = Client(turns, 10_000, "one")
+    for client in (*crowd, one):
+        client.have_turn()
+    pass_while(loop)
+    before = total(crowd), one.handed_out
+    for _ in range(100):
+        pass_while(loop)
+    assert one.handed_out - before[1] >= 0.8 * (total(crowd) - before[0]) / 2
+
+
+def test_few_connections_of_a_crowd_are_read_in_one_while(loop: FakeLoop) -> None:
+    """Each may have a megabyte ready, and another account's record comes meanwhile."""
+    accounts = Accounts()
+    accounts.enter(Principal("crowd"))
+    turns = FrameTurns(accounts)
+    turned: list[int] = []
+
+    class Large:
+        account = "crowd"
+
+        def have_turn(self) -> None:
+            turned.append(1)
+            turns.wait(self)
+
+    for _ in range(50):
+        turns.wait(Large())
+    pass_while(loop)
+    assert len(turned) > CROWD, "alone"
+    accounts.enter(Principal("one"))
+    turned.clear()
+    loop.pass_time(WHILE_S)
+    assert len(turned) == CROWD

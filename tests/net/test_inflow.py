@@ -10,7 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 from net_fakes import FakeLoop
 
+from dledger.net.limits.accounts import Accounts
 from dledger.net.limits.inflow import LEAST_BYTES_PER_S, LET_IN_BYTES_PER_S, Inflow, Stalled
+from dledger.types import Principal
 
 MIB = 1 << 20
 PATIENCE_S = 60
@@ -20,8 +22,9 @@ PATIENCE_S = 60
 class FakeSender:
     """A connection as the budget sees it."""
 
-    def __init__(self, inflow: Inflow) -> None:
+    def __init__(self, inflow: Inflow, account: str = "a") -> None:
         self.inflow = inflow
+        self.account = account
         self.received = 0
         self.is_kept_waiting = False
         self.takes_no_answers = False
@@ -55,12 +58,18 @@ class Bench:
     def __init__(self, limit: int = 10 * MIB) -> None:
         self.now = 0.0
         self.others = 0
+        self.accounts = Accounts()
         self.inflow = Inflow(
-            limit, lambda: self.others, stall_s=30, pressed_s=2, now_s=lambda: self.now
+            limit,
+            lambda: self.others,
+            stall_s=30,
+            pressed_s=2,
+            accounts=self.accounts,
+            now_s=lambda: self.now,
         )
 
-    def sender(self) -> FakeSender:
-        return FakeSender(self.inflow)
+    def sender(self, account: str = "a") -> FakeSender:
+        return FakeSender(self.inflow, account)
 
     def sweep_at(self, now: float) -> None:
         self.now = now
@@ -178,3 +187,38 @@ async def test_waiting_senders_get_buffers_one_by_one_and_not_in_one_turn(
     loop.turn()
     loop.pass_time(4 * MIB / LET_IN_BYTES_PER_S)
     assert all(sender.taken for sender in crowd)
+
+
+async def test_a_crowd_leaves_room_for_another_account(bench: Bench) -> None:
+    bench.accounts.enter(Principal("crowd"))
+    bench.accounts.enter(Principal("one"))
+    crowd = [bench.sender("crowd") for _ in range(20)]
+    taken = [sender.begin(MIB) for sender in crowd]
+    assert taken.count(True) == 6, "as much as was free then"
+    one = bench.sender("one")
+    assert one.begin(2 * MIB), "it is not behind those that wait"
+    assert not bench.sender("crowd").begin(MIB)
+    for sender in (*crowd[:2], one):
+        sender.end()
+    await crowd[6].has_room.wait()
+
+
+async def test_accounts_are_let_in_by_turns(bench: Bench) -> None:
+    bench.accounts.enter(Principal("crowd"))
+    bench.accounts.enter(Principal("one"))
+    first = bench.sender("crowd")
+    assert first.begin(9 * MIB)
+    crowd = [bench.sender("crowd") for _ in range(5)]
+    one = [bench.sender("one") for _ in range(2)]
+    assert not any(sender.begin(2 * MIB) for sender in (*crowd, *one))
+    first.end()
+    await one[1].has_room.wait()
+    assert sum(sender.taken for sender in crowd) <= 3
+    for sender in (*crowd, *one):
+        sender.inflow.forget(sender)
+    assert bench.inflow._used_by == {}
+
+
+async def test_one_account_alone_may_have_all(bench: Bench) -> None:
+    bench.accounts.enter(Principal("a"))
+    assert [bench.sender().begin(MIB) for _ in range(12)].count(True) == 10

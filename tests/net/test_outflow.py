@@ -23,7 +23,7 @@ class Taker:
     """A connection."""
 
     def __init__(self, host: str = "a") -> None:
-        self.host = host
+        self.account = host
         self.handed = self.unsent_bytes = 0
         self.closing = False
         self.holds_answers = False

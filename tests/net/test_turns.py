@@ -20,6 +20,10 @@ class FakeConnection:
     host: str
     waits: bool = False
 
+    @property
+    def account(self) -> str:
+        return self.host
+
 
 class Counter:
     """Where work is carried out, two in a while."""

@@ -18,10 +18,10 @@ ADMIN = "allow User:admin admin cluster"
 async def connected(node: NodeServer, principal: str) -> BareClient:
     """A connection whose other side is this principal, as if the handshake had shown that."""
     client = await BareClient.dial(node.port)
-    known = set(node.parts.router._sessions.clients)
+    known = set(node.parts.router.port_sessions.clients)
     answer = await client.ask(HelloRequest())
     assert answer.code is Code.SUCCESS, answer
-    (own,) = set(node.parts.router._sessions.clients) - known
+    (own,) = set(node.parts.router.port_sessions.clients) - known
     own.context.principal = Principal(principal)
     return client
 

@@ -10,6 +10,7 @@ from typing import Any
 from dledger.catalog.state_machine import Catalog
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import Environment
+from dledger.net.limits.accounts import Accounts
 from dledger.node.audit import AuditLog
 from dledger.node.checkpoints import Checkpoints
 from dledger.node.events import NodeEvents
@@ -60,6 +61,8 @@ class NodeContext:
     status: StatusSections = field(default_factory=StatusSections)
     meters: Meters | None = None
     """Where parts count their work, on a node that serves metrics."""
+    accounts: Accounts = field(default_factory=Accounts)
+    """The principals of the clients that are connected, and what they hold."""
 
     @property
     def raft(self) -> RaftNode:

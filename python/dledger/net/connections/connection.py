@@ -48,6 +48,7 @@ class Connection(Incoming, asyncio.BufferedProtocol):
     Attributes:
         context: the owner's data of this connection.
         host: the other side's, without its port.
+        account: the one that its turns and memory are counted for; its address until `belong_to`.
         opened_at: loop time in seconds of its begin.
         idle_since: as `look_idle` found it.
     """
@@ -88,7 +89,7 @@ class Connection(Incoming, asyncio.BufferedProtocol):
             if transport.get_extra_info("sslcontext") is None:
                 self._descriptor = sock.fileno()
         self.peer_name = _name(transport.get_extra_info("peername"))
-        self.host = self.peer_name.rpartition(":")[0] or "?"
+        self.host = self.account = self.peer_name.rpartition(":")[0] or "?"
         self.opened_at = self.idle_since = self._loop.time()
         if self._handlers.on_open is not None:
             self._handlers.on_open(self)

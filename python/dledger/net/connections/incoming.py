@@ -63,6 +63,7 @@ class Incoming(Outgoing, ABC):
         accepted = inflow is not None
         super().__init__()
         self.received = 0
+        self.account = "?"
         self.said_hello = not accepted
         self.is_member = False
         self.most_frames: int | None = None
@@ -281,6 +282,21 @@ class Incoming(Outgoing, ABC):
         if self._inflow is not None:
             self._inflow.forget(self)
             self._holds = 0
+        if self._reader.refused:
+            self._loop.call_soon(self.proceed)
+
+    def belong_to(self, account: str) -> None:
+        """Its turns and memory are counted for this account from now on."""
+        if self._inflow is not None:
+            self._inflow.forget(self)
+            self._holds = 0
+        if self._turns is not None:
+            self._turns.forget(self)
+        self.account = account
+        if self._waits and self._turns is not None:
+            self._turns.wait(self)
+        if self._inflow is not None:
+            self._note(self._inflow)
         if self._reader.refused:
             self._loop.call_soon(self.proceed)
 

@@ -1,5 +1,5 @@
-"""Connections by the address that they come from, so that no address takes the places or the turns
-of others by opening many of them."""
+"""Connections by the address that they come from, or by their account, so that none takes the
+places or the turns of others by opening many of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ class HasAddress(Protocol):
     host: str
 
 
-A = TypeVar("A", bound=HasAddress)
+class HasAccount(Protocol):
+    """A connection, of which only its account counts here (`dledger.net.limits.accounts`)."""
+
+    account: str
+
+
+A = TypeVar("A")
 
 
 class ByAddress(Generic[A]):
@@ -30,19 +36,24 @@ class ByAddress(Generic[A]):
     def __len__(self) -> int:
         return self._count
 
+    def _name(self, connection: Any) -> str:
+        name: str = connection.host
+        return name
+
     def add(self, connection: A) -> None:
         """Behind all others of its address."""
-        self.crowds.setdefault(connection.host, {})[connection] = None
+        self.crowds.setdefault(self._name(connection), {})[connection] = None
         self._count += 1
 
     def discard(self, connection: Any) -> bool:
         """Whether it was there."""
-        crowd = self.crowds.get(connection.host, {})
+        name = self._name(connection)
+        crowd = self.crowds.get(name, {})
         if connection not in crowd:
             return False
         del crowd[connection]
         if not crowd:
-            del self.crowds[connection.host]
+            del self.crowds[name]
         self._count -= 1
         return True
 
@@ -53,11 +64,24 @@ class ByAddress(Generic[A]):
     def take_first(self) -> A:
         """Remove it; its address is behind all others then."""
         connection = self.first()
-        self.discard(connection)
-        if crowd := self.crowds.pop(connection.host, None):
-            self.crowds[connection.host] = crowd
+        self.take(connection)
         return connection
+
+    def take(self, connection: A) -> None:
+        """Remove this one; its address is behind all others then."""
+        self.discard(connection)
+        name = self._name(connection)
+        if crowd := self.crowds.pop(name, None):
+            self.crowds[name] = crowd
 
     def largest(self) -> dict[A, None]:
         """The connections of the address that has most of them."""
         return max(self.crowds.values(), key=len)
+
+
+class ByAccount(ByAddress[A]):
+    """The same by their accounts, which do not change while they are here."""
+
+    def _name(self, connection: Any) -> str:
+        name: str = connection.account
+        return name

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from dledger.errors import ProtocolError
+from dledger.net.limits.accounts import Accounts
+from dledger.net.limits.by_address import ByAccount, HasAccount
 
 LEAST_BYTES_PER_S: Final = 16 << 10
 """A frame that comes slower is given up; a modem of 1996 is faster than half of that."""
@@ -31,7 +33,7 @@ class Stalled(ProtocolError):
     """A frame comes too slowly."""
 
 
-class Sender(Protocol):
+class Sender(HasAccount, Protocol):
     """A connection as the budget sees it."""
 
     received: int
@@ -62,6 +64,7 @@ class Inflow:
         others: bytes that count beside these: whole requests that wait for their answers.
         stall_s: in which a frame under way must have come on by `LEAST_BYTES_PER_S`.
         pressed_s: the same while a frame waits for room.
+        accounts: that share it.
         now_s: a clock that does not go back; the loop's.
     """
 
@@ -72,38 +75,51 @@ class Inflow:
         *,
         stall_s: float,
         pressed_s: float,
+        accounts: Accounts,
         now_s: Callable[[], float] | None = None,
     ) -> None:
         self.used = 0
         self.limit = limit
         self.is_pressed = False
         self._others = others
+        self._accounts = accounts
         self._stall_s = stall_s
         self._pressed_s = pressed_s
         self._loop = asyncio.get_running_loop()
         self._now_s = now_s or self._loop.time
         self._under_way: dict[Sender, InflowWindow] = {}
+        self._used_by: dict[str, int] = {}
+        """By account."""
         self.kept_waiting: dict[Sender, int] = {}
         """Connections that wait for room, and for how much."""
+        self._order: ByAccount[Sender] = ByAccount()
+        """Those in the order of their accounts' turns."""
         self._relief: asyncio.Handle | None = None
 
     def admits(self, sender: Sender, size: int) -> bool:
         """Whether a frame of so many bytes may get its buffer now; if not, `Sender.proceed` is
         called when it may."""
-        if self.kept_waiting and sender not in self.kept_waiting:
+        is_behind = self.kept_waiting and sender not in self.kept_waiting
+        if (is_behind and sender.account in self._order.crowds) or not self._fits(sender, size):
             self.kept_waiting[sender] = size
+            self._order.add(sender)
             return False
-        window = self._under_way.get(sender)
-        if not self._fits(size, 0 if window is None else window.holds):
-            self.kept_waiting[sender] = size
-            return False
-        self.kept_waiting.pop(sender, None)
+        if self.kept_waiting.pop(sender, None) is not None:
+            self._order.discard(sender)
         return True
 
-    def _fits(self, size: int, has: int) -> bool:
-        """A single frame of any size is taken: else one over the limit would wait for ever."""
-        used = self.used - has
-        return used == 0 or used + size + self._others() <= self.limit
+    def _fits(self, sender: Sender, size: int) -> bool:
+        """Whether there is room, and its account has not had its share. A single frame of any size
+        is taken: else one over the limit would wait for ever."""
+        window = self._under_way.get(sender)
+        has = 0 if window is None else window.holds
+        used, others = self.used - has, self._others()
+        if used == 0:
+            return True
+        mine = self._used_by.get(sender.account, 0) - has
+        mine += self._accounts.held.get(sender.account, 0)
+        share = self._accounts.share(self.limit, used + others, len(self._used_by))
+        return used + size + others <= self.limit and mine <= share
 
     def note(self, sender: Sender, holds: int) -> None:
         """So many bytes of frames are here that have not ended or are not taken yet."""
@@ -112,8 +128,13 @@ class Inflow:
             if not holds:
                 return
             window = self._under_way[sender] = InflowWindow(self._now_s(), sender.received)
-        self.used += holds - window.holds
-        window.holds = holds
+        more, window.holds = holds - window.holds, holds
+        self.used += more
+        mine = self._used_by.get(sender.account, 0) + more
+        if mine:
+            self._used_by[sender.account] = mine
+        else:
+            self._used_by.pop(sender.account, None)
         if not holds:
             del self._under_way[sender]
             self.relieved()
@@ -121,7 +142,8 @@ class Inflow:
 
     def forget(self, sender: Sender) -> None:
         """The connection has ended."""
-        self.kept_waiting.pop(sender, None)
+        if self.kept_waiting.pop(sender, None) is not None:
+            self._order.discard(sender)
         self.note(sender, 0)
 
     def relieved(self) -> None:
@@ -130,15 +152,14 @@ class Inflow:
             self._relief = self._loop.call_soon(self._let_in)
 
     def _let_in(self) -> None:
-        """The next one, in the order in which they came."""
+        """The next one: of each account that which came first, and the accounts in turn."""
         self._relief = None
-        if not self.kept_waiting:
+        firsts = [next(iter(crowd)) for crowd in self._order.crowds.values()]
+        sender = next((one for one in firsts if self._fits(one, self.kept_waiting[one])), None)
+        if sender is None:
             return
-        sender, size = next(iter(self.kept_waiting.items()))
-        window = self._under_way.get(sender)
-        if not self._fits(size, 0 if window is None else window.holds):
-            return
-        waiting, self.kept_waiting = self.kept_waiting, {}
+        self._order.take(sender)
+        size, (waiting, self.kept_waiting) = self.kept_waiting[sender], (self.kept_waiting, {})
         sender.proceed()  # asks again, and is alone now
         waiting.pop(sender, None)
         self.kept_waiting = {**waiting, **self.kept_waiting}

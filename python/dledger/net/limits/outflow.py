@@ -3,7 +3,7 @@ accepted, within one budget: `dledger.net.limits.inflow` the other way.
 
 A few small requests can ask for gigabytes. So the work for an answer that may be large begins only
 when the budget has room for more; until then it waits, and its connection is read no further. The
-addresses have turns, and the connections of each. A connection that takes its answers too slowly
+accounts have turns, and the connections of each. A connection that takes its answers too slowly
 while others wait is closed: it can ask again.
 """
 
@@ -17,7 +17,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from dledger.errors import ProtocolError
 from dledger.net.limits import turns
-from dledger.net.limits.by_address import ByAddress, HasAddress
+from dledger.net.limits.by_address import ByAccount, HasAccount
 
 LEAST_BYTES_PER_S: Final = 64 << 10
 """The slowest rate at which a connection may take answers while others wait for theirs."""
@@ -40,7 +40,7 @@ class SlowTaker(ProtocolError):
     """Answers are taken too slowly."""
 
 
-class Taker(HasAddress, Protocol):
+class Taker(HasAccount, Protocol):
     """A connection as the budget sees it."""
 
     handed: int
@@ -96,7 +96,7 @@ class Outflow(Generic[A]):
         """Bytes of closed connections that are not given back yet."""
         self._takers: dict[A, OutflowWindow] = {}
         """Those that may have unsent bytes."""
-        self._asking: ByAddress[A] = ByAddress()
+        self._asking: ByAccount[A] = ByAccount()
         """Those that wait."""
         self._waiting: dict[A, deque[Callable[[], None]]] = {}
         """The work of each."""
@@ -195,7 +195,7 @@ class Outflow(Generic[A]):
         self._go_on_soon()
 
     def _next(self) -> None:
-        """The work of the connection whose turn it is; it is behind all others then, as its address
+        """The work of the connection whose turn it is; it is behind all others then, as its account
         is."""
         taker = self._asking.take_first()
         waiting = self._waiting[taker]

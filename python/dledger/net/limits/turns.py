@@ -1,5 +1,5 @@
-"""Work for connections of unknown clients: a little at a time, and the addresses one after the
-other.
+"""Work for connections of clients: a little at a time, and the accounts one after the other: those
+of principals, or addresses of clients that nobody knows.
 
 The work of appends and reads is bounded by bytes (`dledger.net.limits.inflow`) and by frames of a
 turn. Commands and hellos are small and dear: each goes to all nodes, or costs a proof. So only so
@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from typing import Generic, NamedTuple, Protocol
 
-from dledger.net.limits.by_address import A, ByAddress
+from dledger.net.limits.by_address import A, ByAccount
 
 
 class Clock(Protocol):
@@ -71,7 +71,7 @@ class Pace(NamedTuple):
 
 
 class Turns(Generic[A]):
-    """The turns of one kind of work, on one loop: an address has one, then the next address.
+    """The turns of one kind of work, on one loop: an account has one, then the next account.
 
     Args:
         pace: how much is carried out in one while.
@@ -105,7 +105,7 @@ class Turns(Generic[A]):
         self._clock = clock or asyncio.get_running_loop()
         self._until_s = -math.inf
         """The end of this while. A timer runs only while something waits for it."""
-        self._asking: ByAddress[A] = ByAddress()
+        self._asking: ByAccount[A] = ByAccount()
         """Those that wait."""
         self.waiting: dict[A, Callable[[], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -184,4 +184,4 @@ class Turns(Generic[A]):
             self._timer.cancel()
         self._left = self._each = 0
         self.waiting.clear()
-        self._asking = ByAddress()
+        self._asking = ByAccount()

@@ -12,6 +12,7 @@ from functools import partial
 from dledger.errors import ConfigError, PortInUse
 from dledger.net.connections.connection import Connection, SharedByPort, log
 from dledger.net.connections.handlers import Handlers
+from dledger.net.limits.accounts import Accounts
 from dledger.net.limits.connection_slots import Places
 from dledger.net.limits.frame_turns import FrameTurns
 from dledger.net.limits.inflow import Inflow
@@ -31,6 +32,7 @@ class Listener:
 
     Args:
         held: bytes that the owner holds, within ``patience.max_bytes``.
+        accounts: those that share it, by their connections.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Listener:
         *,
         patience: Patience = Patience(),
         held: Callable[[], int] = int,
+        accounts: Accounts | None = None,
     ) -> None:
         self.connections: dict[Connection, None] = {}
         self.host = ""
@@ -49,12 +52,17 @@ class Listener:
         self._limits = limits
         self._patience = patience
         self._loop = asyncio.get_running_loop()
+        accounts = accounts or Accounts()
         self.places = Places(patience)
         self.inflow = Inflow(
-            patience.max_bytes, held, stall_s=patience.stall_s, pressed_s=patience.pressed_s
+            patience.max_bytes,
+            held,
+            stall_s=patience.stall_s,
+            pressed_s=patience.pressed_s,
+            accounts=accounts,
         )
         self.outflow: Outflow[Connection] = Outflow(patience.max_bytes)
-        self._turns = FrameTurns()
+        self._turns = FrameTurns(accounts)
         self._seldom = Seldom(log, self._loop.time)
         self._server: asyncio.Server | None = None
         self._door: Door | None = None

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from dledger.errors import ProtocolError
 from dledger.net import Connection, Listener
+from dledger.net.limits.accounts import account_of
 from dledger.net.limits.connection_slots import TooMany
 from dledger.net.limits.turns import Pace, Turns
 from dledger.node.access.client_quotas import Budget, ClientQuotas
@@ -182,6 +183,8 @@ class PortSessions(NodePart):
                 None, principal, login, takes_notices=hello.takes_notices
             )
             places.seat_client(connection)
+            connection.belong_to(account_of(principal, connection.host))
+            self._context.accounts.enter(principal)
             self.clients[connection] = None
             self._quotas.begin(connection, session)
             self.used_ms = self._now_ms()
@@ -234,6 +237,7 @@ class PortSessions(NodePart):
         elif connection in self.clients:
             del self.clients[connection]
             self._quotas.end(connection, connection.context)
+            self._context.accounts.leave(connection.context.principal)
             self.used_ms = self._now_ms()
             return True
         return False

@@ -3,6 +3,7 @@ client must wait."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from typing import Any, Final
 
 from dledger.errors import ProtocolError, StorageError
 from dledger.net import Connection, Handlers, Listener, Patience
+from dledger.net.limits.by_address import ByAccount
+from dledger.net.limits.frame_turns import CROWD, WHILE_S
 from dledger.net.limits.turns import Company, Pace, Turns
 from dledger.node.access.authorizer import Authorizer
 from dledger.node.application import Application
@@ -119,7 +122,9 @@ class RequestRouter(NodePart):
         context.status.add(self._status)
         self._listener: Listener | None = None
         self.port_sessions = PortSessions(context, gate, resume=self._resume)
-        self._paused: dict[Connection, None] = {}
+        self._paused: ByAccount[Connection] = ByAccount()
+        """Those that wait because too much of their account has no answer."""
+        self._reading_on: asyncio.TimerHandle | None = None
         self._company = Company[Connection](COMPANY_S)
         self._meters = context.meters
         self._commands = Turns[Connection](
@@ -132,6 +137,8 @@ class RequestRouter(NodePart):
             is_alone=lambda connection: self._company.is_alone(connection, connection.now_s()),
         )
         self._full_bytes = min(self._node.max_client_bytes, self._group.pending_bytes // 2)
+        self._little_bytes = self._full_bytes // 16
+        """As long as no more is held, nobody has too much."""
         self._closed = False
         self._catalog_lost = context.catalog_lost
         """No client is answered: this node has lost the catalog of its log."""
@@ -182,6 +189,7 @@ class RequestRouter(NodePart):
             frame_limits(self._group),
             patience=self._patience(),
             held=lambda: self._proposals.unanswered.held_bytes,
+            accounts=self._context.accounts,
         )
         self._listener.outflow.on_done = self._resume
         self.port_sessions.listener = self._listener
@@ -253,7 +261,7 @@ class RequestRouter(NodePart):
             if connection is not self._company.last:
                 self._company.note(connection, connection.now_s())
             handle(connection, request_id, message, payload)
-            if self._proposals.unanswered.held_bytes > self._full_bytes:
+            if self._is_full(connection):
                 self._hold_back(connection)
         elif type(message) is ExecuteRequest:
             self.client_requests += 1
@@ -268,7 +276,7 @@ class RequestRouter(NodePart):
                     self._company.note(connection, connection.now_s())
             try:
                 handler(connection, request_id, message)
-                if self._proposals.unanswered.held_bytes > self._full_bytes:
+                if self._is_full(connection):
                     self._hold_back(connection)
             except StorageError as error:  # the topic index may need the disk
                 self._ready_loop.fail(error)
@@ -299,19 +307,25 @@ class RequestRouter(NodePart):
         if self._access.is_on:
             request_ids, bodies = self._access.admitted(connection, message, request_ids, bodies)
         self._proposals.append(connection, message, request_ids, bodies)
-        if self._proposals.unanswered.held_bytes > self._full_bytes:
+        if self._is_full(connection):
             self._hold_back(connection)
 
     def _execute(self, connection: Connection, request_id: int, message: ExecuteRequest) -> None:
         if not self._closed:
             self._proposals.execute(connection, request_id, message)
-            if self._proposals.unanswered.held_bytes > self._full_bytes:
+            if self._is_full(connection):
                 self._hold_back(connection)
 
+    def _is_full(self, connection: Connection) -> bool:
+        unanswered = self._proposals.unanswered
+        return unanswered.held_bytes > self._little_bytes and unanswered.is_too_much(
+            connection.account, self._full_bytes
+        )
+
     def _hold_back(self, connection: Connection) -> None:
-        """Read no further from a client while as much waits for answers as may."""
-        if connection not in self._paused:
-            self._paused[connection] = None
+        """Read no further from a client while as much of its account waits for answers as may."""
+        if connection not in self._paused.crowds.get(connection.account, ()):
+            self._paused.add(connection)
             self._wait(connection)
 
     def _wait(self, connection: Connection) -> None:
@@ -327,22 +341,34 @@ class RequestRouter(NodePart):
             or connection in connection.outflow
             or self.port_sessions.is_paused(connection)
         )
-        if not waits and connection not in self._paused:
+        if not waits and connection not in self._paused.crowds.get(connection.account, ()):
             connection.resume_reading()
 
     def relieved(self) -> None:
         """Held bytes have fallen: connections that were made to wait may go on."""
         if self._listener is not None and self._listener.inflow.kept_waiting:
             self._listener.inflow.relieved()
-        if self._paused and self._proposals.unanswered.held_bytes <= self._full_bytes // 2:
-            paused, self._paused = self._paused, {}
-            for connection in paused:
-                self._resume(connection)
+        if self._paused.crowds and self._reading_on is None:
+            self._read_on()
         if self._commands.waiting:
             self._commands.go_on()
 
+    def _read_on(self) -> None:
+        """Read on from connections whose account has its share again: a few at a time, where others
+        would have to wait for all that these have ready."""
+        self._reading_on = None
+        most = CROWD if self._context.accounts.are_many else None
+        for account, crowd in tuple(self._paused.crowds.items()):
+            if self._proposals.unanswered.is_too_much(account, self._full_bytes // 2):
+                continue
+            for connection in tuple(crowd)[:most]:
+                self._paused.discard(connection)
+                self._resume(connection)
+            if crowd:  # these may have nothing more to ask, so that no answer would tell of room
+                self._reading_on = self._loop.call_later(WHILE_S, self._read_on)
+
     def _on_close(self, connection: Connection, error: Exception | None) -> None:
-        self._paused.pop(connection, None)
+        self._paused.discard(connection)
         self._company.forget(connection)
         self._commands.forget(connection)
         if self.port_sessions.ended(connection):

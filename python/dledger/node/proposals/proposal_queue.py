@@ -13,16 +13,14 @@ from dledger.catalog.results import CommandResult, DataResult
 from dledger.net import Connection
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.clocks import Clocks
+from dledger.node.proposals.fair_queue import FairQueue
 from dledger.node.proposals.proposal import Proposal, append_header, command_body
 from dledger.node.proposals.quotas import Quotas
 from dledger.node.proposals.timestamps import TIMED, has_time, stamp_time
 from dledger.node.proposals.unanswered import Unanswered, WaitingProposals
 from dledger.node.proposals.write_times import WriteTimes
 from dledger.protocol.messages.catalog_commands import Admit, EnforceSecret
-from dledger.protocol.messages.client import (
-    AppendRequest,
-    ExecuteRequest,
-)
+from dledger.protocol.messages.client import AppendRequest, ExecuteRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE, Entry
 from dledger.protocol.messages.entry_runs import EntryRun
@@ -53,8 +51,7 @@ S = TypeVar("S", bound=Sized)
 
 
 class ProposalQueue(NodePart):
-    """Gathers the writes of one pass of the loop into one proposal, and answers each when its entry
-    is applied."""
+    """Gathers the writes of one pass of the loop into one proposal, and answers each."""
 
     def __init__(self, context: NodeContext) -> None:
         super().__init__(context)
@@ -73,6 +70,8 @@ class ProposalQueue(NodePart):
         events.given_up.subscribe(self.given_up)
         events.role.subscribe(lambda change: self.leadership_changed())
         events.transferred.subscribe(lambda done: self.leadership_changed())
+        self._fair = FairQueue(context.accounts)
+        events.applied.subscribe(self._go_on)
         self._gathered: list[Proposal] = []
         self._gathered_requests = 0
         self._gathered_bytes = 0
@@ -93,7 +92,7 @@ class ProposalQueue(NodePart):
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting) + self._gathered_requests
+        return len(self._waiting) + self._gathered_requests + self._fair.requests
 
     def _leads_in(self) -> Term | None:
         """The term in which this node leads, with all that earlier leaders committed; None: it does
@@ -194,8 +193,14 @@ class ProposalQueue(NodePart):
     def leadership_changed(self) -> None:
         """Another node leads, or none, or this one again: proposals that wait for that go on, in
         the loop's next turn."""
-        if self._between is not None:
+        if self._between is not None or self._fair:
             self._loop.call_soon(self._propose)
+
+    def _go_on(self) -> None:
+        """Entries are committed: others have room in the log."""
+        if self._fair and not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._propose_gathered)
 
     def _waits_for_leader(self) -> bool:
         """Whether the gathered proposals are to wait, because no node can take them just now, but
@@ -214,13 +219,17 @@ class ProposalQueue(NodePart):
         for those that wait for the next leader and have not ``waited`` long enough."""
         leader = self._ready_loop.raft.leader
         is_between = leader is None or leader.can_accept(0) is Code.LEADER_TRANSFERRING
-        if is_between and not waited and self._waits_for_leader():
-            return
+        if is_between:  # the next leader may be another node
+            self._gathered[:0] = self._fair.take_all()
+            if not waited and self._waits_for_leader():
+                return
         if self._between is not None:
             self._between.cancel()
             self._between = None
         gathered, self._gathered = self._gathered, []
         self._gathered_bytes = self._gathered_requests = 0
+        if leader is not None and not is_between:
+            gathered = self._fair.in_turn(gathered, leader.acks.pending_bytes)
         accepted: list[Proposal] = []
         bodies: list[Buffer] = []
         for proposal in self.accepted(gathered, self._answer):
@@ -382,6 +391,8 @@ class ProposalQueue(NodePart):
 
     def tick(self, now_ms: int) -> None:
         """Answer those whose own time is over (a `MaintenanceTask`)."""
+        for late in self._fair.take_late(now_ms):
+            self._answer(late, Code.LEADER_PENDING_FULL)
         if not self._waiting or now_ms < self._sweep_ms:
             return
         for late in self._waiting.take_all(lambda one: one.deadline_ms <= now_ms):
@@ -393,5 +404,6 @@ class ProposalQueue(NodePart):
         if self._between is not None:
             self._between.cancel()
         gathered, self._gathered, self._gathered_requests = self._gathered, [], 0
+        gathered[:0] = self._fair.take_all()
         for proposal in (*self._waiting.take_all(lambda one: True), *gathered):
             self._answer(proposal, code)

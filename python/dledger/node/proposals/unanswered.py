@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from dledger.catalog.results import CommandResult
+from dledger.net import Connection
 from dledger.node.audit.audited_commands import audited
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.proposal import PROPOSAL_BYTES, Proposal, answer_to
@@ -22,6 +23,7 @@ class Unanswered(NodePart):
 
     def __init__(self, context: NodeContext) -> None:
         super().__init__(context)
+        self._accounts = context.accounts
         self.held_bytes = 0
         """Bytes of requests that are not answered yet."""
         self.commands = 0
@@ -29,16 +31,24 @@ class Unanswered(NodePart):
         self.timed = 0
         """Commands among those that wait which begin or end a time-out."""
 
-    def hold(self, size: int) -> None:
+    def is_too_much(self, account: str, limit: int) -> bool:
+        """Whether this account's requests without an answer are more than its share of ``limit``
+        bytes; of an account alone, all of them."""
+        accounts, held = self._accounts, self.held_bytes
+        mine = accounts.held.get(account, 0) if accounts.are_many else held
+        return mine > accounts.share(limit, held, len(accounts.held))
+
+    def hold(self, size: int, connection: Connection) -> None:
         """Count these bytes of a request that waits elsewhere; negative when it is answered."""
         self.held_bytes += size
+        self._accounts.hold(connection.account, size)
         if size < 0:
             self._events.relieved()
 
     def hold_proposal(self, proposal: Proposal) -> None:
         """Count a proposal until it is answered."""
         proposal.held = True
-        self.held_bytes += proposal.size + PROPOSAL_BYTES * len(proposal.request_ids)
+        self._add(proposal, proposal.size + PROPOSAL_BYTES * len(proposal.request_ids))
         if proposal.command is not None:
             self._count(proposal, proposal.command, 1)
 
@@ -46,9 +56,14 @@ class Unanswered(NodePart):
         """Count it no more; that `relieved` is told is the caller's."""
         if proposal.held:
             proposal.held = False
-            self.held_bytes -= proposal.size + PROPOSAL_BYTES * len(proposal.request_ids)
+            self._add(proposal, -(proposal.size + PROPOSAL_BYTES * len(proposal.request_ids)))
             if proposal.command is not None:
                 self._count(proposal, proposal.command, -1)
+
+    def _add(self, proposal: Proposal, size: int) -> None:
+        self.held_bytes += size
+        if proposal.connection is not None:
+            self._accounts.hold(proposal.connection.account, size)
 
     def _count(self, proposal: Proposal, command: Command, by: int) -> None:
         self.commands += by * (proposal.connection is not None)

@@ -119,7 +119,7 @@ class Puts:
             return
         self._gathered.append(put)
         self._gathered_bytes += put.size
-        self._proposals.unanswered.hold(put.size)
+        self._proposals.unanswered.hold(put.size, put.connection)
         if len(self._gathered) == 1:
             self._loop.call_soon(self._propose)
         elif self._gathered_bytes >= CHUNK_BYTES:
@@ -239,7 +239,7 @@ class Puts:
             self._answer(put, code)
 
     def _answer(self, put: Put, code: Code) -> None:
-        self._proposals.unanswered.hold(-put.size)
+        self._proposals.unanswered.hold(-put.size, put.connection)
         self._reply(put, code)
 
     def _reply(self, put: Put, code: Code, message: str = "") -> None:

@@ -1,0 +1,98 @@
+"""The queue in front of the log, by account: deficit round robin over bytes.
+
+The log is one for all, and what is in it waits for disks in its order. So while several principals
+are connected only `WINDOW_BYTES` of it may be without a quorum: enough to keep disks and links
+busy, and little for the next one to wait for. The rest waits here, where each account has its turn
+(`dledger.net.limits.accounts`). A principal alone has no window.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from dledger.net.limits.accounts import Accounts
+from dledger.node.proposals.proposal import PROPOSAL_BYTES, Proposal
+
+WINDOW_BYTES: Final = 4 << 20
+QUANTUM_BYTES: Final = 256 << 10
+"""Of one account in one turn."""
+OWN: Final = ""
+"""The account of the node's own commands."""
+
+
+class FairQueue:
+    """Proposals that have no place in the log yet. Those of one account stay in their order."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+        self._queues: dict[str, deque[Proposal]] = {}
+        """The account whose turn it is comes first."""
+        self._credits: dict[str, int] = {}
+        """Bytes that accounts have left of a turn that was cut short, or below zero what they have
+        taken beyond one: a proposal is never cut."""
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
+    def __iter__(self) -> Iterator[Proposal]:
+        return (proposal for queue in self._queues.values() for proposal in queue)
+
+    @property
+    def requests(self) -> int:
+        """How many wait."""
+        return sum(len(proposal.request_ids) for proposal in self)
+
+    def in_turn(self, gathered: list[Proposal], in_flight: int) -> list[Proposal]:
+        """Of these and of those that wait, the ones that have their turn now. ``in_flight``: bytes
+        of the log without a quorum."""
+        if not self._queues and not self._accounts.are_many:
+            return gathered
+        for proposal in gathered:
+            account = OWN if proposal.connection is None else proposal.connection.account
+            self._queues.setdefault(account, deque()).append(proposal)
+        found: list[Proposal] = []
+        room = WINDOW_BYTES - in_flight
+        while self._queues and room > 0:
+            room -= self._turn(room, found)
+        if not self._queues:
+            self._credits.clear()
+        return found
+
+    def _turn(self, room: int, found: list[Proposal]) -> int:
+        """The turn of the next account; the bytes that it takes."""
+        account = next(iter(self._queues))
+        queue, taken = self._queues.pop(account), 0
+        credit = self._credits.pop(account, 0) + QUANTUM_BYTES
+        while queue and taken < min(room, credit):
+            proposal = queue.popleft()
+            taken += proposal.size + PROPOSAL_BYTES * len(proposal.request_ids)
+            found.append(proposal)
+        is_cut_short = queue and taken < credit
+        self._credits[account] = credit - taken - QUANTUM_BYTES * bool(is_cut_short)
+        if is_cut_short:
+            self._queues = {account: queue, **self._queues}
+        elif queue:
+            self._queues[account] = queue
+        else:  # it has saved nothing for later
+            self._credits[account] = min(0, credit - taken)
+        return taken
+
+    def take_all(self) -> list[Proposal]:
+        """Those that wait; none does any more."""
+        waiting = list(self)
+        self._queues.clear()
+        self._credits.clear()
+        return waiting
+
+    def take_late(self, now_ms: int) -> list[Proposal]:
+        """Those whose time is over."""
+        late: list[Proposal] = []
+        for account, queue in tuple(self._queues.items()):
+            late += (one for one in queue if one.deadline_ms <= now_ms)
+            if left := deque(one for one in queue if one.deadline_ms > now_ms):
+                self._queues[account] = left
+            else:
+                del self._queues[account]
+        return late
