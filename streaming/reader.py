@@ -57,6 +57,8 @@ class LogStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvailab
         self._first: StreamOffset | None = None
         self._seen: GroupView | None = None
         self._last: GroupView | None = None
+        self._planned: Positions = {}
+        """Where the newest batch ends."""
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts. Spark asks several times, before and after the batch is
@@ -106,6 +108,7 @@ class LogStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvailab
         self._seen = self._last or self._look(None if given.init else given)
         limits = limits_for(limit, self.options.limits)
         end = until_settled(lambda: self._end(given, limits), self._look_again)
+        self._planned = (given if end is None else end).logs
         return start if end is None else end.as_json()
 
     def _end(self, given: StreamOffset, limits: RateLimits) -> StreamOffset | None:
@@ -201,10 +204,25 @@ class LogStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvailab
         return admit(kept, view.offsets, self.log, limits.rows, limits.bytes)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The end of the log when it was last asked for, for the query's progress."""
-        if self._seen is None:
+        """For the query's progress: the end of the log when it was last asked for, and how many
+        records of a partition were behind the newest batch then, by the names of the metrics that
+        Spark's Kafka source has. A Python source has no metrics of its own."""
+        view = self._seen
+        if view is None:
             return None
-        return StreamOffset(self._seen.offsets, self._seen.ids, group=self.log.group_id).as_json()
+        report = StreamOffset(view.offsets, view.ids, group=self.log.group_id).as_json()
+        behind = [
+            end - self._planned.get(topic, {}).get(number, view.begins[topic][number])
+            for topic, ends in view.offsets.items()
+            for number, end in ends.items()
+        ]
+        if behind:
+            report |= {
+                "minOffsetsBehindLatest": min(behind),
+                "maxOffsetsBehindLatest": max(behind),
+                "avgOffsetsBehindLatest": sum(behind) / len(behind),
+            }
+        return report
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of the batch [start, end); the same batch at every replay, also when ``start``

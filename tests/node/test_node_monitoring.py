@@ -392,6 +392,19 @@ def test_node_without_the_port_loads_nothing_of_it() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+@pytest.mark.group(1, metrics_port=-1)
+async def test_node_without_the_port_counts_nothing(group: Any) -> None:
+    node = await group.leader()
+    client, topic = await group.topic()
+    assert (await client.append(body(topic))).code is Code.SUCCESS
+    assert (await client.append(body(77))).code is Code.UNKNOWN_TOPIC
+    parts = node.parts
+    counting = (parts.context.meters, parts.proposals._times, parts.reads._served)
+    assert (*counting, parts.ready_loop.log_writer.meters) == (None,) * 4
+    assert all(each.refused is None for each in parts.router._listener.connections)
+    assert "metrics_port" not in await client.status()
+
+
 async def test_flood_of_scrapes_costs_one_page_in_a_while(group: Any) -> None:
     node = await group.leader()
     made: list[int] = []

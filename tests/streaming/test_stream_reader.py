@@ -208,6 +208,19 @@ def test_progress_reports_the_end_of_the_log(log: Any) -> None:
     assert report["logs"]["t"]["p"] == {"0": 3}
 
 
+def test_progress_reports_how_far_a_batch_is_behind_the_log(log: Any) -> None:
+    """By the names of Kafka's metrics; a Python source has none of its own."""
+    query = Query(log, startingOffsets="earliest", maxOffsetsPerTrigger="1")
+    told = []
+    for _ in range(3):
+        query.trigger()
+        told.append(query.start().reportLatestOffset())
+    names = ("minOffsetsBehindLatest", "maxOffsetsBehindLatest", "avgOffsetsBehindLatest")
+    assert [[report[name] for name in names] for report in told] == [
+        [2, 2, 2.0], [1, 1, 1.0], [0, 0, 0.0]
+    ]  # fmt: skip
+
+
 def test_an_end_for_a_stream_is_refused(log: Any) -> None:
     with pytest.raises(ConfigError, match="endingOffsets"):
         Query(log, endingOffsets="latest").start()

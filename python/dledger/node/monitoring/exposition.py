@@ -31,7 +31,7 @@ class Exposition:
             ) from error
         self._values = values
         self._core: Any = core
-        self._choose = exposition.choose_encoder
+        self._choose: Any = exposition.choose_encoder
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -39,7 +39,10 @@ class Exposition:
     def text(self, accept: str) -> tuple[bytes, str]:
         """All metrics of now, and the type of their text, by what the asker accepts."""
         encoder, content_type = self._choose(accept)
-        return encoder(self._registry), content_type
+        # names that every reader takes need no other form, and to look at each letter takes longer
+        # than all the rest
+        text: bytes = encoder(self._registry, escaping="allow-utf-8")
+        return text, content_type
 
     def collect(self) -> Iterable[Any]:
         """For the registry: each metric that has a value."""

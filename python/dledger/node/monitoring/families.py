@@ -32,7 +32,7 @@ _H: Final = "histogram"
 
 _ALL: Final = (
     # health
-    Family("dledger_node_info", _G, "1 for the node that its labels name", "node_id"),
+    Family("dledger_node_info", _G, "1; its label has the id of the node", "node_id"),
     Family("dledger_ready", _G, "whether the node is ready, as /readyz says"),
     Family("dledger_loop_silent_seconds", _G, "how long the node's loop has not run"),
     # elections and members
