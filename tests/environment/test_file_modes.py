@@ -26,6 +26,9 @@ from dledger.types import NodeId
 from tests.cli.commands import SMALL, program, serving
 
 
+PRIVATE = Modes(0o600, 0o700)
+
+
 @pytest.fixture
 def no_umask() -> Iterator[None]:
     before = os.umask(0)
@@ -33,7 +36,7 @@ def no_umask() -> Iterator[None]:
     os.umask(before)
 
 
-def loose(root: Path, modes: Modes = OWNER) -> dict[str, str]:
+def loose(root: Path, modes: Modes = PRIVATE) -> dict[str, str]:
     """The files and directories of a tree, itself among them, that allow more than these modes."""
     found = {}
     for path in (root, *root.rglob("*")):
