@@ -25,7 +25,6 @@ from dledger.storage.recovery.open_files import StoreSettings
 from dledger.types import NodeId
 from tests.cli.commands import SMALL, program, serving
 
-
 PRIVATE = Modes(0o600, 0o700)
 
 
