@@ -5,6 +5,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 KAFKA := $(VENV)/kafka
 INTEROP := $(VENV)/interop
+SHIPPED := $(VENV)/shipped
+AUDIT := $(VENV)/audit
 COMPOSE_GO := github.com/compose-spec/compose-go/v2@v2.6.0
 # What an edit of is not seen before the package is installed again.
 INSTALLED := pyproject.toml setup.py python/dledger/release.py $(shell find python -name '*.c')
@@ -19,7 +21,7 @@ DIST ?= $(VENV)/dist
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length site notebooks test docs-test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks members chaos rotations strangers rights sim judges matrix promtool mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz deploy-check evidence wheel interpreters clean
+.PHONY: help setup check lint types layers length site notebooks test docs-test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks members chaos rotations strangers rights sim judges matrix promtool mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz deploy-check evidence wheel sbom audit interpreters clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -174,6 +176,17 @@ wheel: $(VENV)/.package  ## build the wheel and the source archive, and let twin
 	@$(BIN)/python -c 'import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])' $(abspath $(DIST)) >/dev/null
 	@$(BIN)/python -m twine check --strict $(DIST)/dledger-*
 
+sbom: wheel $(AUDIT)/.tools  ## list all that a user gets with the wheel, as a CycloneDX bill of materials beside it (EXTRAS=all)
+	@rm -rf $(SHIPPED) && $(BIN)/python -m venv --without-pip $(SHIPPED)
+	@$(BIN)/python -m pip --disable-pip-version-check --python $(SHIPPED)/bin/python install --quiet \
+		"$$(ls $(abspath $(DIST))/dledger-*.whl)$(if $(EXTRAS),[$(EXTRAS)])"
+	@$(AUDIT)/bin/cyclonedx-py environment --output-reproducible --of JSON --output-file $(DIST)/sbom.cdx.json $(SHIPPED)/bin/python
+	@echo "$(DIST)/sbom.cdx.json is written"
+
+audit: sbom  ## ask for known advisories of all that a user gets with the wheel; fails where there is one, and where nobody can tell (EXTRAS=all)
+	@$(BIN)/python -m pip --disable-pip-version-check --python $(SHIPPED)/bin/python freeze --exclude dledger > $(DIST)/requirements.txt
+	@$(AUDIT)/bin/pip-audit --strict --disable-pip --no-deps --requirement $(DIST)/requirements.txt
+
 interpreters: wheel  ## install the wheel in a new environment of each Python here from 3.11 on, and do there what a new user does first
 	@$(BIN)/python tests/rules/fresh_install.py $(DIST)/dledger-*.whl
 
@@ -210,6 +223,11 @@ $(BIN)/promtool: | $(VENV)/.python
 	@cd $(VENV)/prometheus && apt-get download prometheus 2>/dev/null >&2 && dpkg -x prometheus_*.deb . || { \
 		echo "Debian's package prometheus was not fetched: apt-get update may help" >&2; exit 1; }
 	@cp $(VENV)/prometheus/usr/bin/promtool $@ && rm -rf $(VENV)/prometheus
+
+$(AUDIT)/.tools: | $(VENV)/.python
+	@$(BIN)/python -m venv $(AUDIT)
+	@$(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom pip-audit
+	@touch $@
 
 $(VENV)/compose-spec.json: | $(VENV)/.python
 	@command -v go >/dev/null || { \

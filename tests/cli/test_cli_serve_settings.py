@@ -84,6 +84,9 @@ WRONG = {
     "[node]\ncache_bytes = 1\n[disk]\n[node]": "line 4: node stands a second time; the first one "
     "is on line 1",
     "[node]\ncache_bytes = ": "Invalid value",
+    "[node]\ncache_bytes = " + "9" * 5000: "4300 digits",
+    "[node]\ncache_bytes = " + "[" * 5000: "",
+    '[node]\n"\\u001b[31m\\u202e" = 5': "unknown setting '\\x1b[31m\\u202e'",
     "[node]\nport = 5": "unknown setting port",
 }
 

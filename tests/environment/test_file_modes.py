@@ -15,6 +15,7 @@ import pytest
 from dledger import Client, EmbeddedGroup
 from dledger.cli.settings.config_file import config_path, write_config
 from dledger.embedded.ports import free_ports
+from dledger.errors import PathError
 from dledger.net.user_directory import note_group
 from dledger.rocketmq.store.message_store import MessageStore
 from dledger.storage.disk.disk import RealDisk
@@ -24,6 +25,8 @@ from dledger.storage.recovery.open_files import StoreSettings
 from dledger.types import NodeId
 from tests.cli.commands import SMALL, program, serving
 
+PRIVATE = Modes(0o600, 0o700)
+
 
 @pytest.fixture
 def no_umask() -> Iterator[None]:
@@ -32,7 +35,7 @@ def no_umask() -> Iterator[None]:
     os.umask(before)
 
 
-def loose(root: Path, modes: Modes = OWNER) -> dict[str, str]:
+def loose(root: Path, modes: Modes = PRIVATE) -> dict[str, str]:
     """The files and directories of a tree, itself among them, that allow more than these modes."""
     found = {}
     for path in (root, *root.rglob("*")):
@@ -162,6 +165,14 @@ def test_new_file_is_not_made_where_a_link_leads(tmp_path: Path, name: str) -> N
     }[name]
     with pytest.raises(OSError, match="symbolic link"):
         make()
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_lock_of_a_group_is_not_made_where_a_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / ".lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PathError, match="see who put it there"):
+        EmbeddedGroup(tmp_path / "log", replicas=1, **SMALL)
     assert not (tmp_path / "elsewhere").exists()
 
 

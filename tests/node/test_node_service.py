@@ -85,7 +85,7 @@ class FakeNode:
 async def test_node_that_is_stuck_gives_no_pings_though_its_loop_runs(
     heard: Heard, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "3000"}
+    environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "30000"}
     node = FakeNode()
     telling = asyncio.create_task(tell(ServiceManager(environment), node))
     await asyncio.to_thread(heard.until, "WATCHDOG=1")
@@ -156,3 +156,13 @@ def test_pings_are_for_the_process_that_is_watched(
     variables: dict[str, str], ping_s: float | None
 ) -> None:
     assert ServiceManager({"NOTIFY_SOCKET": "/x", **variables}).ping_s == ping_s
+
+
+def test_status_that_was_not_taken_is_told_again(tmp_path: Path) -> None:
+    manager = ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "later")})
+    manager.tell("well")
+    later = Heard(tmp_path / "later")
+    manager.tell("well")
+    manager.tell("well")
+    assert later.all() == ["STATUS=well"]
+    later.socket.close()

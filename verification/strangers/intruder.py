@@ -53,12 +53,13 @@ UNPROVEN_OPEN: Final = 2000
 
 
 def files(wanted: argparse.Namespace) -> dict[str, Any]:
-    """Read a file, or list a folder."""
-    found: dict[str, Any] = {"read": False}
-    with contextlib.suppress(OSError):
-        wanted.path.read_bytes() if wanted.path.is_file() else list(wanted.path.iterdir())
-        found["read"] = True
-    return found
+    """Read files, or list folders; the number of those where it could."""
+    read = 0
+    for path in wanted.path:
+        with contextlib.suppress(OSError):
+            path.read_bytes() if path.is_file() else list(path.iterdir())
+            read += 1
+    return {"read": read}
 
 
 def liar(wanted: argparse.Namespace) -> dict[str, Any]:
@@ -248,31 +249,50 @@ def flood(wanted: argparse.Namespace) -> dict[str, Any]:
     return dict(counts)
 
 
+def crowd(wanted: argparse.Namespace) -> dict[str, Any]:
+    """Connections as in `idle`, and among them so many whose large append lacks its last byte."""
+    opened = connections(wanted, lambda number: hello(wanted.group) if number % 2 else b"")
+    found = slow(argparse.Namespace(**{**vars(wanted), "count": wanted.unfinished}))
+    return {**found, "connections": found["connections"] + len(opened)}
+
+
+OPERATIONS: Final[dict[str, Callable[[Client, str], Any]]] = {
+    "status": lambda client, _: [one["role"] for one in client.status().values()],
+    "list": lambda client, _: client.topics(),
+    "describe": lambda client, topic: client.topic(topic),
+    "read": lambda client, topic: list(client.read(topic, 0, 0, 1)),
+    "append": lambda client, topic: client.append(topic, b"forged"),
+    "create": lambda client, _: client.create_topic("theirs"),
+    "group commit": lambda client, topic: client.commit_offsets("readers", {topic: {0: 1}}),
+    "group delete": lambda client, _: client.delete_group("readers"),
+    "transfer": lambda client, _: client.transfer("n0"),
+    "admit": lambda client, _: client.admit("n0"),
+    "delete": lambda client, topic: client.delete_topic(topic),
+}
+"""What a client can ask of a group and of a topic; the last one ends it."""
+
+
 def path(wanted: argparse.Namespace) -> dict[str, Any]:
-    """Another user's path group, by the addresses that any user can find out: read, write,
-    delete."""
-    counts: dict[str, Any] = dict.fromkeys(("welcome", "topics", "appended", "deleted"), 0)
+    """Each operation at another user's path group, by the addresses that any user can find out: how
+    often it was carried out."""
+    counts: dict[str, Any] = dict.fromkeys(("welcome", *OPERATIONS), 0)
     for address in wanted.nodes.values():
         with contextlib.suppress(OSError), dial(address) as sock:
             sock.sendall(hello(""))
             counts["welcome"] += is_welcome(Answers(sock).next())
-    with (
-        contextlib.suppress(DLedgerError),
-        Client(",".join(wanted.nodes.values()), request_timeout_ms=3000) as client,
-    ):
-        names = [topic.name for topic in client.topics()]
-        counts["topics"] = len(names)
-        for name in names:
-            client.append(name, [b"forged"])
-            counts["appended"] += 1
-            client.delete_topic(name)
-            counts["deleted"] += 1
+    for name, operation in OPERATIONS.items():
+        with (
+            contextlib.suppress(DLedgerError, KeyError),  # a node that says no has no role
+            Client(",".join(wanted.nodes.values()), request_timeout_ms=3000) as client,
+        ):
+            operation(client, wanted.topic)
+            counts[name] += 1
     return counts
 
 
 ATTACKS: Final[dict[str, Callable[[argparse.Namespace], dict[str, Any]]]] = {
     "files": files, "liar": liar, "unproven": unproven, "idle": idle, "slow": slow, "flood": flood,
-    "path": path, "busy": busy, "deaf": deaf, "polls": polls,
+    "path": path, "busy": busy, "deaf": deaf, "polls": polls, "crowd": crowd,
 }  # fmt: skip
 
 
@@ -291,7 +311,9 @@ def arguments(argv: list[str]) -> argparse.Namespace:
         default=[],
         help="JSON: lists of an authority, a certificate, its key",
     )
-    parser.add_argument("--path", type=Path, default=Path("/"))
+    parser.add_argument("--topic", default="")
+    parser.add_argument("--unfinished", type=int, default=1)
+    parser.add_argument("--path", type=Path, action="append", default=[])
     return parser.parse_args(argv)
 
 

@@ -38,6 +38,15 @@ def tls_settings(files: tuple[str, str, str]) -> dict[str, str]:
     return dict(zip(("tls_ca", "tls_certificate", "tls_key"), files, strict=True))
 
 
+def _memory(process: subprocess.Popen[bytes], field: str) -> float:
+    """A field of the kernel's status of a process, in MiB; 0 of one that is gone."""
+    with contextlib.suppress(OSError):
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        if found := re.search(rf"{field}:\s+(\d+) kB", status):
+            return int(found[1]) / 1024
+    return 0.0
+
+
 class Nodes:
     """A group in ``folder``; a context manager. ``authority``: under TLS, with its certificates."""
 
@@ -145,15 +154,24 @@ class Nodes:
 
     def peak_mib(self) -> float:
         """The largest resident memory that any of them ever had, in MiB."""
-        peaks = [self._peak_mib]
+        peaks = (_memory(process, "VmHWM") for process in self._processes.values())
+        self._peak_mib = round(max(self._peak_mib, *peaks), 1)
+        return self._peak_mib
+
+    def begin_peak(self) -> dict[NodeId, float]:
+        """The resident memory of each, in MiB; from now on `growth_mib` counts."""
+        self.peak_mib()
         for process in self._processes.values():
             with contextlib.suppress(OSError):
-                found = re.search(
-                    r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text()
-                )
-                peaks.append(int(found[1]) / 1024 if found else 0.0)
-        self._peak_mib = round(max(peaks), 1)
-        return self._peak_mib
+                # the kernel forgets the peak so far
+                Path(f"/proc/{process.pid}/clear_refs").write_text("5")
+        return {name: _memory(process, "VmRSS") for name, process in self._processes.items()}
+
+    def growth_mib(self, before: dict[NodeId, float]) -> float:
+        """How much the peak of a node is above what it had before, at most, in MiB."""
+        return round(
+            max(_memory(self._processes[name], "VmHWM") - had for name, had in before.items()), 1
+        )
 
     def log_lines(self) -> int:
         """Lines in the logs of all nodes."""

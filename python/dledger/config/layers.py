@@ -13,7 +13,7 @@ from dledger.config.names import nearest
 from dledger.config.peers import format_peers, parse_peers
 from dledger.config.sections import VARIABLES, Setting, all_settings
 from dledger.config.settings import NOTHING_ACCEPTED, GroupConfig, NodeConfig
-from dledger.config.toml_lines import duplicates, key_lines, line_of
+from dledger.config.toml_lines import duplicates, key_lines, line_of, printable
 from dledger.errors import ConfigError
 from dledger.types import NodeId
 
@@ -89,7 +89,7 @@ class Layers:
             return
         try:
             data = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also of a number with too many digits
             self.errors += [f"{path}, {what}" for what in duplicates(text) or [str(error)]]
             return
         lines = key_lines(text)
@@ -101,7 +101,8 @@ class Layers:
                 sections = list(dict.fromkeys(one.section for one in self.known.values()))
                 hint = nearest(section, sections)
                 self.errors.append(
-                    f"{where}: unknown section [{section}]{hint}; there are {', '.join(sections)}"
+                    f"{where}: unknown section [{printable(section)}]{hint}; there are "
+                    f"{', '.join(sections)}"
                 )
             else:
                 for name, value in table.items():
@@ -112,7 +113,7 @@ class Layers:
         if name in self.known:
             self.errors.append(f"{where}: {name} belongs to [{self.known[name].section}]")
         else:
-            self._unknown(f"{where}: unknown setting {name}", name)
+            self._unknown(f"{where}: unknown setting {printable(name)}", name)
 
     def _add_value(self, section: str, name: str, value: Any, where: str) -> None:
         setting = self.known.get(name)
@@ -166,8 +167,8 @@ class Layers:
         except ConfigError as error:
             self.errors.append(str(error))
             return {}
-        self_id = values.get("self_id", "")
-        if self_id and self_id not in addresses:
+        self_id = values.get("self_id")
+        if self_id is not None and self_id not in addresses:
             self.errors.append(f"--self-id {self_id}: not one of the peers {', '.join(addresses)}")
         return addresses
 

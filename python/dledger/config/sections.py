@@ -133,6 +133,6 @@ def as_toml(value: Any) -> str:
         return "[" + ", ".join(as_toml(one) for one in value) + "]"
     text = str(value) if isinstance(value, Path | str) else repr(value)
     escaped = "".join(
-        f"\\u{ord(char):04x}" if ord(char) < 32 or char in '"\\\x7f' else char for char in text
+        f"\\U{ord(char):08x}" if char in '"\\' or not char.isprintable() else char for char in text
     )
     return f'"{escaped}"'

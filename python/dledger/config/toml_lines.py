@@ -46,7 +46,7 @@ def _statements(text: str) -> Iterator[tuple[int, Mapping[str, Any], bool]]:
 def _parse(piece: str) -> Mapping[str, Any] | None:
     try:
         return tomllib.loads(piece)
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -74,11 +74,16 @@ def line_of(lines: Lines, path: Path) -> int:
     return found[0]
 
 
+def printable(key: str) -> str:
+    """A key for a terminal: in quotes, with escapes, where it has more than letters."""
+    return key if key.isprintable() else ascii(key)
+
+
 def duplicates(text: str) -> list[str]:
     """Each key or table that stands twice, with its lines."""
     return [
-        f"line {found[1]}: {'.'.join(path)} stands a second time; the first one is on line "
-        f"{found[0]}"
+        f"line {found[1]}: {printable('.'.join(path))} stands a second time; the first one is on "
+        f"line {found[0]}"
         for path, found in key_lines(text).items()
         if len(found) > 1
     ]

@@ -71,6 +71,7 @@ def path_errors(path: Path, doing: str) -> Iterator[None]:
         way_out = {
             errno.ENOTDIR: "a part of it is a file; name a directory",
             errno.EEXIST: "it is a file; name a directory",
+            errno.ELOOP: "a symbolic link is in its place; see who put it there, and remove it",
             errno.EACCES: "this user may not; change the permissions or name another directory",
             errno.EPERM: "this user may not; change the permissions or name another directory",
             errno.EROFS: "the file system is read-only; name another directory",
@@ -198,7 +199,7 @@ class Home:
     def _open_lock(self) -> int:
         lock = self.path / LOCK_FILE
         with path_errors(self.path, "create the lock"):
-            descriptor = open_for_lock(lock, os.O_RDWR | os.O_CREAT)
+            descriptor = open_for_lock(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         status = os.fstat(descriptor)
         # made so that others could hold it for ever
         if status.st_mode & 0o077 and status.st_uid == os.geteuid():
@@ -313,7 +314,8 @@ class PidFile:
         home.make_node_directory(node_id)
         path = home.node_directory(node_id) / PID_FILE
         with path_errors(path, "make the file"):
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+            self._descriptor = os.open(path, flags, 0o600)
         self._path = path
 
     def acquire(self, ending_s: float, living_s: float = 1.0) -> bool:

@@ -17,7 +17,7 @@ PINGS: Final = 3
 
 class ServiceManager:
     """The service manager of this process; without one nothing is sent. A message that it does not
-    take is lost: the process goes on without it."""
+    take is lost, a status but for a while: the process goes on without it."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         name = environment.get("NOTIFY_SOCKET", "")
@@ -40,9 +40,8 @@ class ServiceManager:
 
     def tell(self, status: str) -> None:
         """One line for ``systemctl status``; one that it has already is not sent."""
-        if status != self._status:
+        if status != self._status and self._send(f"STATUS={status}"):
             self._status = status
-            self._send(f"STATUS={status}")
 
     def ping(self) -> None:
         """The process is well."""
@@ -57,9 +56,11 @@ class ServiceManager:
         """The process ends, as it was asked to."""
         self._send("STOPPING=1\nSTATUS=hands over and stops")
 
-    def _send(self, message: str) -> None:
-        if not self._address:
-            return
-        with suppressed(), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            sock.setblocking(False)
-            sock.sendto(message.encode(), self._address)
+    def _send(self, message: str) -> bool:
+        """Whether it was taken."""
+        if self._address:
+            with suppressed(), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+                sock.setblocking(False)
+                sock.sendto(message.encode(), self._address)
+                return True
+        return False

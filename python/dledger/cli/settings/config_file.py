@@ -100,7 +100,7 @@ def read_config() -> ConfigFile:
     except OSError as error:
         raise PathError(f"{path}: {error.strerror}; {VARIABLE} names another file") from None
     except ValueError as error:  # also of bytes that are no text
-        found = "; ".join(duplicates(text)) if isinstance(error, tomllib.TOMLDecodeError) else ""
+        found = "; ".join(duplicates(text)) if not isinstance(error, UnicodeDecodeError) else ""
         raise ConfigError(f"{path} is no TOML: {found or error}; mend it, or remove it") from None
     lines = key_lines(text)
     _check_names(path, (), data, TABLES, lines)
