@@ -56,7 +56,7 @@ class AskedRecords:
             "forms": VALUE_FORMS,
             "filter": self.filter,
             "is_filtered": bool(self.filter),
-            "as_form": "" if self.form == "text" else f"?form={self.form}",
+            "as_form": "" if self.form == "text" else f"?as={self.form}",
         }
 
 
@@ -72,7 +72,7 @@ def _asked(request: Request, console: Console, partition: str) -> AskedRecords:
     if info.typed:
         versions = looking.schemas(info)
         columns = [one.name for one in versions[-1].fields] if versions else []
-    form = query.get("form", "")
+    form = query.get("as", "")
     return AskedRecords(
         info,
         columns,
@@ -80,7 +80,7 @@ def _asked(request: Request, console: Console, partition: str) -> AskedRecords:
         form if form in VALUE_FORMS else VALUE_FORMS[0],
         RecordFilter(
             query.get("key", ""),
-            query.get("contains", ""),
+            query.get("text", ""),
             "" if info.typed else query.get("header", ""),
         ),
     )
