@@ -16,7 +16,7 @@ from dledger.console.pages.messages import TAIL_ROWS
 from dledger.console.views.record_filter import RecordFilter
 from dledger.console.watch.reading import MOST_ROWS, look
 from dledger.testing import InProcessGroup
-from tests.console.conftest import Page
+from tests.console.conftest import OWN, Page
 
 TOWNS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 LIVE = {"HX-Request": "true"}
@@ -100,6 +100,14 @@ def test_names_that_cannot_be_are_not_found_and_harmless(page: Page) -> None:
             assert "\u202e" not in answer.text
     assert page.get("/topics/nowhere").status_code == 404
     assert page.get("/groups/nowhere").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["//evil.example/x", "/%5Cevil.example/x", "/%2Fevil.example/x"])
+def test_error_leads_back_to_this_site(page: Page, path: str) -> None:
+    answer = page.get(OWN + path)
+    assert answer.status_code == 404
+    assert not re.findall(r'href="(?!/static/)[^"]*evil', answer.text)
+    assert '<a href="/">Back</a>' in answer.text
 
 
 def test_everything_of_strangers_is_escaped(page: Page, client: Client, topic: str) -> None:

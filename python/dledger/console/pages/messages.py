@@ -16,10 +16,8 @@ from dledger.client.positions import FORMS, offsets_of, parse_position
 from dledger.console.pages.common import Console, console_of, is_fragment
 from dledger.console.views.record_filter import RecordFilter
 from dledger.console.views.records import (
-    FORMS as VALUE_FORMS,
-)
-from dledger.console.views.records import (
     RECORD_BYTES,
+    VALUE_FORMS,
     field_rows,
     fitting,
     header_rows,

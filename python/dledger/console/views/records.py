@@ -12,7 +12,7 @@ from markupsafe import escape
 
 from dledger.console.views.text import clipped, visible
 
-FORMS: Final = ("text", "hex", "json")
+VALUE_FORMS: Final = ("text", "hex", "json")
 PAGE_BYTES: Final = 64 << 10
 """Of all cells of a table, as they are sent."""
 PAGE_CELLS: Final = 2000
