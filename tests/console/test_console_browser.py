@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -55,6 +54,21 @@ def rows(page: Any, caption: str = "") -> list[list[str]]:
         [cell.strip() for cell in row.locator("th, td").all_inner_texts()]
         for row in table.locator("tbody tr").all()
     ]
+
+
+def stop_clock(page: Any) -> None:
+    """Time in the page goes on by ``page.clock`` alone."""
+    page.clock.install(time=datetime(2026, 1, 1, tzinfo=UTC))
+    page.reload()
+    page.clock.pause_at(datetime(2026, 1, 1, 0, 1, tzinfo=UTC))
+    page.wait_for_load_state("networkidle")
+
+
+def requests_of(page: Any) -> list[str]:
+    """Addresses that the page asks for from now on."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    return asked
 
 
 def test_link_opens_the_nodes(open_page: Callable[..., Any], log: InProcessGroup) -> None:
@@ -196,33 +210,37 @@ def test_live_tail_follows_until_it_is_paused(
     client.append("followed", ["record-2"])
     wait_for(page, "record-2")
     assert [row[3] for row in rows(page)] == ["record-2", "record-1"]
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    stop_clock(page)
     page.get_by_role("button", name="Pause").click()
-    del asked[:]
-    page.evaluate("new Promise((done) => setTimeout(done, 2500))")
+    asked = requests_of(page)
+    page.clock.run_for(10_000)
     assert asked == []
+    page.get_by_role("button", name="Pause").click()
+    with page.expect_request("**/tail?*"):
+        page.clock.run_for(1000)
 
 
 def test_tab_that_nobody_sees_asks_for_nothing(open_page: Callable[..., Any]) -> None:
     page = open_page("/topics")
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.wait_for_event("request")
-    page.evaluate("Object.defineProperty(document, 'hidden', { get: () => true })")
-    del asked[:]
-    page.evaluate("new Promise((done) => setTimeout(done, 2500))")
+    stop_clock(page)
+    asked = requests_of(page)
+    page.evaluate("Object.defineProperty(document, 'hidden', { get: () => window.unseen })")
+    page.evaluate("window.unseen = true")
+    page.clock.run_for(10_000)
     assert asked == []
+    page.evaluate("window.unseen = false")
+    with page.expect_request("**/topics?"):
+        page.clock.run_for(1000)
 
 
 def test_page_makes_one_request_a_second(open_page: Callable[..., Any]) -> None:
     page = open_page("/topics/orders")
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.evaluate("new Promise((done) => setTimeout(done, 3500))")
-    assert 1 <= len(asked) <= 4
-    polls = [url for url in asked if "/static/" not in url]
-    assert {re.sub(r"\?$", "", url) for url in polls} == {f"{page.console.address}/topics/orders"}
+    stop_clock(page)
+    asked = requests_of(page)
+    for _ in range(3):
+        with page.expect_response("**/topics/orders?"):
+            page.clock.run_for(1000)
+    assert asked == [f"{page.console.address}/topics/orders?"] * 3
 
 
 def test_focus_stays_where_it_is_over_a_refresh(
