@@ -21,7 +21,7 @@ DIST ?= $(VENV)/dist
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length site notebooks test docs-test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks members chaos rotations strangers rights sim judges matrix promtool mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz deploy-check evidence wheel sbom audit interpreters clean
+.PHONY: help setup check lint types layers length site notebooks test docs-test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks members chaos rotations strangers rights sim judges matrix promtool mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz deploy-check evidence wheel sbom audit interpreters console-test clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -142,6 +142,12 @@ byte-flips: $(VENV)/.package  ## change every byte of every file, one at a time:
 
 disk-errors: $(VENV)/.package  ## fail every operation of the disk with EIO and ENOSPC (JSON=file)
 	@$(BIN)/python -m verification.disk_states errors $(if $(JSON),--json $(JSON))
+
+console-test: $(VENV)/.package  ## use the console in Chromium as people do: 30 flows, axe, sizes, times, pictures (needs Chromium; REWRITE=1 takes the pictures of the docs anew)
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+		echo "make console-test needs Chromium; on Debian: apt install chromium" >&2; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check playwright axe-playwright-python
+	@$(BIN)/python -m pytest tests/console $(if $(REWRITE),--rewrite)
 
 kafka: $(VENV)/.package $(KAFKA)/.jars  ## copy a topic of a real Kafka here and back with Spark, reconcile offsets and counts, import topics and groups, and move three jobs (needs Maven)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[kafka]'

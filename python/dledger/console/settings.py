@@ -9,7 +9,6 @@ from typing import Final
 
 from dledger.errors import ConfigError
 
-PORT: Final = 7080
 LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -19,7 +18,7 @@ class ConsoleSettings:
 
     host: str = "127.0.0.1"
     """Where it listens."""
-    port: int = PORT
+    port: int = 0
     """0: any that is free."""
     names: tuple[str, ...] = ()
     """Host names by which browsers may call it, beside ``host`` and those of loopback."""

@@ -18,7 +18,7 @@ from dledger.console.access.guard import ConsoleDoor
 from dledger.console.settings import ConsoleSettings
 from dledger.console.views import text
 from dledger.console.views.nodes import node_rows, sentence
-from dledger.console.views.sections import sections_of
+from dledger.console.views.sections import SECTIONS, sections_of
 from dledger.console.watch.watched_group import WatchedGroup
 from dledger.environment import REAL
 from dledger.errors import DLedgerError
@@ -90,18 +90,19 @@ class Console:
         return HTMLResponse(html, headers={"HX-Trigger": beside})
 
     def _shared(self, request: Request) -> dict[str, Any]:
-        path, query = request.url.path, request.query_params
+        path = request.url.path
+        query = {name: value for name, value in request.query_params.items() if name != "done"}
         session = getattr(request.state, "session", None)
 
         def changed(**values: Any) -> str:
             return urlencode({**query, **values})
 
         return {
-            "here": f"{path}?{urlencode({k: v for k, v in query.items() if k != 'done'})}",
+            "here": f"{path}?{urlencode(query)}",
             "query": changed,
             "token": session.csrf if session is not None else "",
             "sections": sections_of(type(self.group.looking)),
-            "section": f"/{path.split('/')[1]}",
+            "section": _section(request),
             "write": self.settings.write,
             "messages": self.settings.messages,
             "place": self.group.place,
@@ -118,18 +119,24 @@ class Console:
         return {"said": text.visible(said), "at": text.clock(REAL.wall_us() / 1e6)}
 
     def error(self, request: Request, error: str, status: int) -> Response:
+        section = _section(request)
+        known = [one.path for one in SECTIONS]
         return self.page(
             request,
             "error",
             title=HTTPStatus(status).phrase,
             status=status,
             error=error,
-            back=request.url.path.rpartition("/")[0] or "/",
+            back=section if section in known else "/",  # an address may lead anywhere
         )
 
 
 LIVE: Final = frozenset({"nodes", "topics", "topic", "groups", "group", "tail"})
 """Pages a part of which is asked for each second."""
+
+
+def _section(request: Request) -> str:
+    return f"/{request.url.path.split('/')[1]}"
 
 
 def console_of(request: Request) -> Console:

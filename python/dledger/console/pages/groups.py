@@ -21,7 +21,8 @@ from dledger.client.positions import FORMS, parse_position
 from dledger.console.pages.common import READ_ONLY, confirmed, console_of, done, form_of
 from dledger.console.views.groups import GroupRow, group_row, member_rows, position_rows
 from dledger.console.views.paging import Paged, named, paged
-from dledger.console.watch.watched_group import GroupNow, WatchedGroup
+from dledger.console.watch.samples import Told
+from dledger.console.watch.watched_group import GroupNow
 
 GROUPS: Final = 25
 """Of a page: each is asked for by itself."""
@@ -35,7 +36,11 @@ def groups(request: Request) -> Response:
     find = query.get("find", "")
     names = named(told.value or [], find, str)
     page = paged([GroupRow(name) for name in names], query.get("page", ""), GROUPS)
-    rows = [_row(console.group, row.name) for row in page.rows]
+    shown = [row.name for row in page.rows]
+    rows = [
+        _row(name, told)
+        for name, told in zip(shown, console.group.groups.get_all(shown), strict=True)
+    ]
     return console.page(
         request,
         "groups",
@@ -48,10 +53,9 @@ def groups(request: Request) -> Response:
     )
 
 
-def _row(group: WatchedGroup, name: str) -> GroupRow:
-    told = group.groups.get(name)
+def _row(name: str, told: Told[GroupNow]) -> GroupRow:
     if told.value is None:
-        return GroupRow(name, error=told.error)
+        return GroupRow(name, error=told.error or "it does not answer yet")
     return group_row(name, told.value.lags, told.value.members)
 
 

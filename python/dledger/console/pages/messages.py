@@ -16,10 +16,8 @@ from dledger.client.positions import FORMS, offsets_of, parse_position
 from dledger.console.pages.common import Console, console_of, is_fragment
 from dledger.console.views.record_filter import RecordFilter
 from dledger.console.views.records import (
-    FORMS as VALUE_FORMS,
-)
-from dledger.console.views.records import (
     RECORD_BYTES,
+    VALUE_FORMS,
     field_rows,
     fitting,
     header_rows,
@@ -56,7 +54,7 @@ class AskedRecords:
             "forms": VALUE_FORMS,
             "filter": self.filter,
             "is_filtered": bool(self.filter),
-            "as_form": "" if self.form == "text" else f"?form={self.form}",
+            "as_form": "" if self.form == "text" else f"?as={self.form}",
         }
 
 
@@ -72,7 +70,7 @@ def _asked(request: Request, console: Console, partition: str) -> AskedRecords:
     if info.typed:
         versions = looking.schemas(info)
         columns = [one.name for one in versions[-1].fields] if versions else []
-    form = query.get("form", "")
+    form = query.get("as", "")
     return AskedRecords(
         info,
         columns,
@@ -80,7 +78,7 @@ def _asked(request: Request, console: Console, partition: str) -> AskedRecords:
         form if form in VALUE_FORMS else VALUE_FORMS[0],
         RecordFilter(
             query.get("key", ""),
-            query.get("contains", ""),
+            query.get("text", ""),
             "" if info.typed else query.get("header", ""),
         ),
     )

@@ -57,14 +57,16 @@
       ...size(),
       legend: { show: false },
       cursor: { show: false },
-      axes: [axis, { ...axis, size: 64, values: (_, ticks) => ticks.map(short) }],
+      axes: [{ ...axis, space: 90, values: (_, ticks) => ticks.map(clock) }, { ...axis, size: 64, values: (_, ticks) => ticks.map(short) }],
       scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
-      series: [{}, { label: figure.dataset.unit, stroke: style.getPropertyValue("--first"), width: 2 }],
+      series: [{}, { stroke: style.getPropertyValue("--first"), width: 2, points: { show: false } }],
     }, data, figure);
     plot.root.setAttribute("aria-hidden", "true"); // the table has the numbers
     new ResizeObserver(() => plot.setSize(size())).observe(figure);
     return { plot, data, series: figure.dataset.series };
   });
+
+  const clock = (seconds) => new Date(1000 * seconds).toTimeString().slice(0, 8);
 
   function short(value) {
     const step = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]].find(([size]) => value >= size);

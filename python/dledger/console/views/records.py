@@ -12,10 +12,10 @@ from markupsafe import escape
 
 from dledger.console.views.text import clipped, visible
 
-FORMS: Final = ("text", "hex", "json")
+VALUE_FORMS: Final = ("text", "hex", "json")
 PAGE_BYTES: Final = 64 << 10
 """Of all cells of a table, as they are sent."""
-PAGE_CELLS: Final = 4000
+PAGE_CELLS: Final = 2000
 SHOWN_COLUMNS: Final = 40
 """Of a typed topic in a table; the others are on the record's own page."""
 CELL: Final = (12, 300)
@@ -101,8 +101,9 @@ def fitting(text: str, limit: int) -> str:
 
 def _within(text: str, limit: int) -> str:
     text = clipped(text, limit)
-    if len(str(escape(text)).encode()) > limit + 3:  # the mark has three
-        return clipped(text, limit // 5)  # no character takes more than five
+    # no character takes more than five bytes, and the mark takes three
+    while 5 * len(text) > limit and len(str(escape(text)).encode()) > limit + 3:
+        text = clipped(text, 3 * len(text) // 4)
     return text
 
 
@@ -159,7 +160,7 @@ def _typed(one: Taken, columns: Sequence[str]) -> list[str | None]:
 def _one_value(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value and value.removeprefix(_POINT)
-    return _dumped(value)
+    return str(value) if type(value) is int else _dumped(value)
 
 
 _NO_JSON: Final = object()

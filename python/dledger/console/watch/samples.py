@@ -1,10 +1,12 @@
-"""Answers of a group that all pages share: one question a second at most, however many look."""
+"""Answers of a group that all pages share: one question a second at most, however many look; and
+no page waits long for one that does not come."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -14,6 +16,8 @@ from dledger.errors import DLedgerError
 T = TypeVar("T")
 FRESH_S: Final = 0.5
 """An answer that is no older than this is given again; pages ask once a second."""
+PATIENCE_S: Final = 1.0
+"""How long a page waits for an answer; then it shows the former one."""
 KEPT: Final = 256
 """Answers about things with a name."""
 
@@ -35,56 +39,88 @@ class Sample(Generic[T]):
 
     Args:
         ask: the question; a `DLedgerError` leaves the former answer in place.
+        pool: carries it out.
         fresh_s: no answer is asked for again before.
     """
 
     def __init__(
-        self, ask: Callable[[], T], *, fresh_s: float = FRESH_S, environment: Environment = REAL
+        self,
+        ask: Callable[[], T],
+        pool: Executor,
+        *,
+        fresh_s: float = FRESH_S,
+        environment: Environment = REAL,
     ) -> None:
         self._ask = ask
-        self._fresh_s = fresh_s
+        self._pool = pool
+        self._fresh_ms = 1000 * fresh_s
         self._environment = environment
-        self._asking = threading.Lock()
+        self._lock = threading.Lock()
         self._told: Told[T] = Told(None, 0.0)
-        self._asked_ms: float | None = None
+        self._told_ms: float | None = None
+        self._asking: Future[None] | None = None
+        self._changes = 0
 
-    def get(self) -> Told[T]:
-        """The answer, asked for anew where it is not fresh. While another thread asks, the former
-        one; the first answer of all is waited for."""
-        if not self._asking.acquire(blocking=self._told.value is None):
-            return self._told
-        try:
-            now_ms = self._environment.now_ms()
-            if self._asked_ms is None or now_ms - self._asked_ms >= 1000 * self._fresh_s:
-                self._told = self._new()
-                # of the end: a slow answer is no older for that
-                self._asked_ms = self._environment.now_ms()
-            return self._told
-        finally:
-            self._asking.release()
+    def get(self, patience_s: float = PATIENCE_S) -> Told[T]:
+        """The answer, asked for anew where it is not fresh; the former one where that takes longer
+        than ``patience_s``. The first answer of all is waited for."""
+        is_first = self._told_ms is None
+        asking = self.start()
+        if asking is not None:
+            wait([asking], None if is_first else patience_s)
+        return self._told
+
+    @property
+    def last(self) -> Told[T]:
+        """The last answer, as it is."""
+        return self._told
+
+    def start(self) -> Future[None] | None:
+        """The question that is on its way, from now on if need be; None: the answer is fresh."""
+        with self._lock:
+            told_ms = self._told_ms
+            if told_ms is not None and self._environment.now_ms() - told_ms < self._fresh_ms:
+                return None
+            if self._asking is None:
+                self._asking = self._pool.submit(self._take, self._changes)
+            return self._asking
 
     def forget(self) -> None:
-        """Something was changed: the next one to ask sees it."""
-        self._asked_ms = None
+        """Something was changed: the next one to look waits for an answer of afterwards."""
+        with self._lock:
+            self._told_ms = None
+            self._asking = None
+            self._changes += 1
 
-    def _new(self) -> Told[T]:
+    def _take(self, changes: int) -> None:
         try:
-            value = self._ask()
+            told = Told(self._ask(), self._environment.wall_us() / 1e6)
         except DLedgerError as error:
-            return Told(self._told.value, self._told.time_s, str(error))
-        return Told(value, self._environment.wall_us() / 1e6)
+            told = Told(self._told.value, self._told.time_s, str(error))
+        with self._lock:
+            if changes == self._changes:  # else it may be of before the change
+                # of the end: a slow answer is no older for that
+                self._told, self._told_ms = told, self._environment.now_ms()
+                self._asking = None
 
 
 class NamedSamples(Generic[T]):
     """A sample for each name that is asked for; those that nobody asks for are dropped."""
 
-    def __init__(self, ask: Callable[[str], T]) -> None:
+    def __init__(self, ask: Callable[[str], T], pool: Executor) -> None:
         self._ask = ask
+        self._pool = pool
         self._lock = threading.Lock()
         self._samples: OrderedDict[str, Sample[T]] = OrderedDict()
 
     def get(self, name: str) -> Told[T]:
         return self._of(name).get()
+
+    def get_all(self, names: Sequence[str]) -> list[Told[T]]:
+        """Of each; all are asked at once, and waited for together."""
+        samples = [self._of(name) for name in names]
+        wait([asking for one in samples if (asking := one.start())], PATIENCE_S)
+        return [one.last for one in samples]
 
     def forget(self, name: str) -> None:
         """As `Sample.forget`."""
@@ -94,7 +130,7 @@ class NamedSamples(Generic[T]):
     def _of(self, name: str) -> Sample[T]:
         with self._lock:
             if name not in self._samples:
-                self._samples[name] = Sample(lambda: self._ask(name))
+                self._samples[name] = Sample(lambda: self._ask(name), self._pool)
             self._samples.move_to_end(name)
             while len(self._samples) > KEPT:
                 self._samples.popitem(last=False)

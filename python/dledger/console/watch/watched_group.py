@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -66,16 +67,21 @@ class WatchedGroup:
         self.looking = Client(target, **settings, **LOOK)
         self.changing = Client(target, **settings, request_timeout_ms=timeout_ms)
         self.tls: Tls | None = self.changing.core.config.tls
-        self.nodes: Sample[NodesNow] = Sample(self._nodes)
-        self.topics: Sample[TopicsNow] = Sample(self._topics)
-        self.group_names: Sample[list[str]] = Sample(self.looking.groups)
-        self.groups: NamedSamples[GroupNow] = NamedSamples(self._group)
+        self._pool, self._group_pool = ThreadPoolExecutor(8), ThreadPoolExecutor(16)
+        pool = self._pool
+        self.nodes: Sample[NodesNow] = Sample(self._nodes, pool)
+        self.topics: Sample[TopicsNow] = Sample(self._topics, pool)
+        self.group_names: Sample[list[str]] = Sample(self.looking.groups, pool)
+        self.groups: NamedSamples[GroupNow] = NamedSamples(self._group, self._group_pool)
         self.certificates: Sample[list[CertificateRow]] = Sample(
-            self._certificates, fresh_s=CERTIFICATES_S
+            self._certificates, pool, fresh_s=CERTIFICATES_S
         )
         self._before = TopicsNow()
 
     def close(self) -> None:
+        """End all that is on its way, and the connections."""
+        for pool in (self._pool, self._group_pool):
+            pool.shutdown(cancel_futures=True)
         self.looking.close()
         self.changing.close()
 
