@@ -11,6 +11,7 @@ from dledger.config.names import (
 from dledger.config.peers import format_peers, parse_peers
 from dledger.config.settings import (
     EMBEDDED_DEFAULTS,
+    LIVE,
     MIB,
     NOTHING_ACCEPTED,
     ClientConfig,
@@ -22,6 +23,7 @@ from dledger.config.tls import Tls, tls_files
 
 __all__ = [
     "EMBEDDED_DEFAULTS",
+    "LIVE",
     "MIB",
     "NOTHING_ACCEPTED",
     "ClientConfig",

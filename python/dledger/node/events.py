@@ -79,6 +79,8 @@ class NodeEvents:
     """Members have to prove the group's secret from this entry on."""
     reload: Event[[]] = field(default_factory=Event)
     """Somebody wants the files that may change to be read again now."""
+    settings: Event[[]] = field(default_factory=Event)
+    """Some settings of the node are others now."""
     idle: Event[[]] = field(default_factory=Event)
     """No client has used the node for ``idle_timeout_ms``."""
     restart: Event[[Callable[[], None]]] = field(default_factory=Event)

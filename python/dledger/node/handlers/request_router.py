@@ -111,6 +111,7 @@ class RequestRouter(NodePart):
         self._gate = gate
         self._parts = handlers
         context.events.relieved.subscribe(self.relieved)
+        context.events.settings.subscribe(self._use_settings)
         context.status.add(self._status)
         self._listener: Listener | None = None
         self._sessions = PortSessions(context, gate, resume=self._resume)
@@ -180,6 +181,10 @@ class RequestRouter(NodePart):
         self._listener.outflow.on_done = self._resume
         self._sessions.listener = self._listener
         await self._listener.open(self._node.host, self._node.port, self._gate.accepts())
+
+    def _use_settings(self) -> None:
+        if self._listener is not None:
+            self._listener.places.patience = self._patience()
 
     def use_certificates(self) -> None:
         """Those of the gate have changed: connections that come from now on see the new ones."""
