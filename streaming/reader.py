@@ -35,6 +35,7 @@ from dledger.streaming.admission import BatchDelay, admit, limits_for
 from dledger.streaming.changes import Changes
 from dledger.streaming.kafka_checkpoint import read_offset
 from dledger.streaming.progress import Progress
+from dledger.tracing import span
 
 
 class LogStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -238,7 +239,8 @@ class LogStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvailab
             self._describe(last.ids)
             return self._infos != before
 
-        return until_settled(lambda: self._plan(starts, last), changed)
+        with span("plan micro-batch", topics=", ".join(last.logs)):
+            return until_settled(lambda: self._plan(starts, last), changed)
 
     def _plan(self, starts: Positions, last: StreamOffset) -> Sequence[InputPartition]:
         starts, ends = self._changes.readable(starts, last, self._infos)

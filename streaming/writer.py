@@ -15,6 +15,7 @@ from dledger.datasource.write.exactly_once_key import of_micro_batch
 from dledger.datasource.write.sink import Sink, refuse_overwrite
 from dledger.datasource.write.sink_task import Task
 from dledger.errors import ConfigError
+from dledger.tracing import span
 
 
 class LogStreamWriter(DataSourceStreamArrowWriter):
@@ -43,7 +44,8 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         return self.sink.stage(iterator, task, transaction)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        self.sink.commit(messages)
+        with span("commit micro-batch", topic=self.sink.topic, batch=batchId):
+            self.sink.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self.sink.abort(messages)

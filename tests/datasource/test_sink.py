@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -233,6 +234,19 @@ def test_a_column_that_a_write_ignores_is_no_part_of_its_rows(spark: Spark) -> N
         rows = pa.record_batch({"value": ["a"], "offset": pa.array([offset], pa.int32())})
         writer.commit([hop(hop(writer).write(iter([rows])))], 5)
     assert spark.group.values("t") == [b"a"]
+
+
+def test_a_commit_of_a_micro_batch_is_a_span(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, dict[str, Any]]] = []
+
+    def span(name: str, **attributes: Any) -> Any:
+        told.append((name, attributes))
+        return nullcontext()
+
+    writer, messages = spark.begun([["a"]], IN_QUERY, LogStreamWriter)
+    monkeypatch.setattr("dledger.streaming.writer.span", span)
+    writer.commit(messages, 5)
+    assert told == [("commit micro-batch", {"topic": writer.sink.topic, "batch": 5})]
 
 
 def test_a_commit_that_is_asked_twice_is_done_once(spark: Spark) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +18,17 @@ from bodies import body
 from elections import QUICK
 
 from dledger.client import AsyncClient
+from dledger.config import LIVE, GroupConfig, NodeConfig
+from dledger.net.reloaded import Reloaded
 from dledger.net.secret import create_secret
 from dledger.node.handlers.port_sessions import PortSession
 from dledger.node.maintenance.reload import DAY_MS, LOOK_MS, Reload
+from dledger.node.node import NodeServer
 from dledger.protocol.messages.client import StatusRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
+from dledger.storage.api import DiskLevel
+from dledger.types import Index, NodeId
 from tests.node.conftest import BareClient, Group
 from tests.node.test_node_identity import context_of
 
@@ -251,6 +258,64 @@ async def test_a_certificate_that_ends_soon_is_told_three_times(
             "expires in less than 7 days",
             "expires in less than 1 days",
         ]
+
+
+async def test_settings_of_a_file_change_and_the_others_want_a_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "settings.json"
+
+    def load() -> NodeConfig:
+        given = json.loads(file.read_text())
+        return NodeConfig(node_id=NodeId("n0"), directory=tmp_path / "n0", **given)
+
+    file.write_text(json.dumps({"disk_warn_ratio": 1.0, "disk_full_ratio": 1.0}))
+    settings = Reloaded([str(file)], load)
+    small = GroupConfig(segment_bytes=4 << 20, index_file_bytes=32 << 10, max_body_bytes=1 << 20)
+    node = NodeServer(small, settings.value, addresses=dict, settings=settings)
+    told: list[str] = []
+    node.on_settings = lambda config: told.append(config.log_level)
+    await node.start()
+    try:
+        new = {
+            "disk_warn_ratio": 0.001,
+            "disk_full_ratio": 1.0,
+            "log_level": "debug",
+            "max_connections_per_address": 2,
+            "retention_ms": 5,
+            "member_retention_bytes": 7,
+            "flush": "async",
+        }
+        file.write_text(json.dumps(new))
+        with caplog.at_level("INFO"):
+            node.reload()
+        assert told == ["debug"]
+        assert "log_level is 'debug', was 'info'" in caplog.text
+        assert "n0 has to be restarted for its new flush" in caplog.text
+        now = node.parts.context.node
+        assert (now.retention_ms, now.flush, node.node.log_level) == (5, "sync", "debug")
+        assert node.store.disk_level() is DiskLevel.WARN
+        clients = [await BareClient.dial(node.port) for _ in range(3)]
+        codes = [(await client.ask(HelloRequest())).code for client in clients[:2]]
+        assert codes == [Code.SUCCESS] * 2
+        assert node.parts.router._listener.places.patience.max_per_address == 2  # type: ignore[union-attr]
+        held = node.parts.retention.laggards
+        assert held.look({NodeId("n1"): Index(3)}).max_bytes == 7  # type: ignore[union-attr]
+        file.write_text(json.dumps({**new, "disk_warn_ratio": 5}))
+        node.reload()
+        assert "the former ones stay in use" in caplog.text
+        assert node.parts.context.node is now
+        for client in clients:
+            client.close()
+    finally:
+        await node.stop()
+
+
+def test_settings_that_change_at_run_time_are_those_of_a_node() -> None:
+    assert set(LIVE) <= set(NodeConfig.__dataclass_fields__)
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    listed = page.partition("Settings that change while a node runs:")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", listed)) == set(LIVE)
 
 
 async def test_a_new_secret_is_used_by_connections_that_come_later(

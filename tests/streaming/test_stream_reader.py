@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -164,6 +164,20 @@ def test_removed_records_stop_a_stream_or_are_skipped_and_are_named(
     else:
         assert query.drain() == numbers(0, 1, 2, 5)
         assert "t/0 offsets 3 to 4" in caplog.text
+
+
+def test_the_plan_of_a_micro_batch_is_a_span(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    def span(name: str, **attributes: Any) -> Any:
+        told.append(f"{name}: {attributes}")
+        return nullcontext()
+
+    monkeypatch.setattr("dledger.streaming.reader.span", span)
+    query = Query(log, startingOffsets="earliest")
+    log.append("t", 0, numbers(3))
+    query.trigger()
+    assert told == ["plan micro-batch: {'topics': 't'}"]
 
 
 def test_records_removed_after_planning_are_never_skipped_silently(log: Any) -> None:

@@ -12,6 +12,7 @@ from dledger.config.names import (
 from dledger.config.peers import format_peers, parse_peers
 from dledger.config.settings import (
     EMBEDDED_DEFAULTS,
+    LIVE,
     MIB,
     NOTHING_ACCEPTED,
     ClientConfig,
@@ -23,6 +24,7 @@ from dledger.config.tls import Tls, tls_files
 
 __all__ = [
     "EMBEDDED_DEFAULTS",
+    "LIVE",
     "MIB",
     "NOTHING_ACCEPTED",
     "ClientConfig",

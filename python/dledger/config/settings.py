@@ -290,6 +290,28 @@ class NodeConfig:
         return tls_files(self.tls_ca, self.tls_certificate, self.tls_key, self.tls_crl)
 
 
+LIVE: Final = (
+    "log_format",
+    "log_level",
+    "retention_ms",
+    "retention_bytes",
+    "hold_retention_ms",
+    "hold_retention_bytes",
+    "member_retention_ms",
+    "member_retention_bytes",
+    "delete_when",
+    "disk_warn_ratio",
+    "disk_full_ratio",
+    "disk_reserve_bytes",
+    "max_connections",
+    "max_connections_per_address",
+    "client_idle_ms",
+    "checkpoint_bytes",
+    "checkpoint_entries",
+)
+"""Settings of a node that may change while it runs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
     """How a client talks to a group."""

@@ -38,12 +38,19 @@ class StatusSections:
         return {name: value for section in self._sections for name, value in section().items()}
 
 
+@dataclass(slots=True)
+class CurrentSettings:
+    """The settings of a node, of which some change while it runs."""
+
+    node: NodeConfig
+
+
 @dataclass(frozen=True, slots=True)
 class NodeContext:
     """Settings, state and events that the parts of one node share."""
 
     group: GroupConfig
-    node: NodeConfig
+    current: CurrentSettings
     environment: Environment
     disk: Disk
     store: LogStore
@@ -65,6 +72,11 @@ class NodeContext:
     """The principals of the clients that are connected, and what they hold."""
 
     @property
+    def node(self) -> NodeConfig:
+        """As they are now; a part that keeps a value of `LIVE` does not see it change."""
+        return self.current.node
+
+    @property
     def raft(self) -> RaftNode:
         return self.ready_loop.raft
 
@@ -80,7 +92,6 @@ class NodePart:
     def __init__(self, context: NodeContext) -> None:
         self._context = context
         self._group = context.group
-        self._node = context.node
         self._node_id = context.node_id
         self._environment = context.environment
         self._now_ms = context.environment.now_ms
@@ -92,6 +103,10 @@ class NodePart:
         self._ready_loop = context.ready_loop
         self._raft = context.raft
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def _node(self) -> NodeConfig:
+        return self._context.node
 
     @property
     def _leader_id(self) -> NodeId:

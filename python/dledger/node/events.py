@@ -83,6 +83,8 @@ class NodeEvents:
     """Principals may do other things from some entry on that was just applied."""
     reload: Event[[]] = field(default_factory=Event)
     """Somebody wants the files that may change to be read again now."""
+    settings: Event[[]] = field(default_factory=Event)
+    """Some settings of the node are others now."""
     idle: Event[[]] = field(default_factory=Event)
     """No client has used the node for ``idle_timeout_ms``."""
     restart: Event[[Callable[[], None]]] = field(default_factory=Event)

@@ -18,6 +18,7 @@ from dledger.errors import (
     DLedgerError,
     StorageError,
 )
+from dledger.net.reloaded import Reloaded
 from dledger.node.context import NodeContext
 from dledger.node.meters import Meters
 from dledger.node.opening import open_context
@@ -51,6 +52,8 @@ class NodeServer:
         node: the settings of this one.
         addresses: where the members can be reached, ``host:port`` each; read again for each use.
         disk, environment: for tests; the real ones otherwise.
+        settings: where the node's are read again when their file changes; those in `LIVE` are used
+            then.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class NodeServer:
         addresses: Callable[[], dict[NodeId, str]],
         disk: Disk | None = None,
         environment: Environment = REAL,
+        settings: Reloaded[NodeConfig] | None = None,
     ) -> None:
         self.group = group
         self.node = node
@@ -69,6 +73,9 @@ class NodeServer:
         modes = UNIX_GROUP if node.unix_group_reads else OWNER
         real = RealDisk(direct=node.flush == "sync", modes=modes)
         self._disk: Disk = disk if disk is not None else real
+        self._settings = settings
+        self.on_settings: Callable[[NodeConfig], object] = lambda node: None
+        """Told when some of the node's settings are others."""
         self._error: BaseException | None = None
         self._failed = asyncio.Event()
         self._idle = asyncio.Event()
@@ -152,11 +159,12 @@ class NodeServer:
         # by an entry that is not applied again, or in a state of the leader's
         if context.catalog.secret_enforced:
             gate.enforce()
-        self.parts = NodeParts(context, gate)
+        self.parts = NodeParts(context, gate, settings=self._settings)
         events = context.events
         events.damage.subscribe(self._end_if_alone)
         events.role.subscribe(self._log_role)
         events.idle.subscribe(self._idle.set)
+        events.settings.subscribe(self._new_settings)
         events.restart.subscribe(self._restart)
         events.fatal.subscribe(self._fatal)
         if self._monitor is not None:
@@ -184,6 +192,10 @@ class NodeServer:
         """Read the files again that may change while it runs: certificates and secret."""
         if self._running and not self._closed:
             self.parts.events.reload()
+
+    def _new_settings(self) -> None:
+        self.node = self.parts.context.node
+        self.on_settings(self.node)
 
     async def kill(self) -> None:
         """For tests: what SIGKILL does, as far as a process can do it to one of its nodes. Nothing

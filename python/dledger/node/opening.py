@@ -15,7 +15,7 @@ from dledger.errors import CatalogLost, CorruptStore
 from dledger.node.audit import AuditLog
 from dledger.node.audit.audit_file import AuditFile
 from dledger.node.checkpoints import Checkpoints
-from dledger.node.context import NodeContext
+from dledger.node.context import CurrentSettings, NodeContext
 from dledger.node.events import NodeEvents
 from dledger.node.handlers.replaced_disks import COMMAND_PREFIX, change_of, put_on_record
 from dledger.node.loop.ready_loop import ReadyLoop
@@ -85,7 +85,7 @@ def open_context(
     ready_loop.log_writer.meters = meters
     context = NodeContext(
         group=group,
-        node=node,
+        current=CurrentSettings(node),
         environment=environment,
         disk=disk,
         store=store,

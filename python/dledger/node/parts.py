@@ -4,6 +4,8 @@ it calls; the rest they hear by events."""
 from __future__ import annotations
 
 from dledger.compiled import native
+from dledger.config import NodeConfig
+from dledger.net.reloaded import Reloaded
 from dledger.node.access.authorizer import Authorizer
 from dledger.node.application import Application
 from dledger.node.context import NodeContext
@@ -37,8 +39,10 @@ class NodeParts:
     """All parts of one run of a node. An event is told in the order in which the parts are made
     here."""
 
-    def __init__(self, context: NodeContext, gate: Gate) -> None:
-        self.context, self.gate = context, gate
+    def __init__(
+        self, context: NodeContext, gate: Gate, *, settings: Reloaded[NodeConfig] | None = None
+    ) -> None:
+        self.context, self.gate, self._settings = context, gate, settings
         self.events, self.peers, self.ready_loop = context.events, context.peers, context.ready_loop
         context.events.committed.subscribe(context.store.note_commit)
         self.proposals = ProposalQueue(context)
@@ -119,7 +123,7 @@ class NodeParts:
                 self.checkpointer,
                 self.retention,
                 context.audit,
-                Reload(context, self.gate, router=self.router),
+                Reload(context, self.gate, router=self.router, settings=self._settings),
                 self.idle_timeout,
                 self.router.port_sessions,
                 Exposure(context),

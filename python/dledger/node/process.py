@@ -8,12 +8,14 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
 from dledger.logs.output import Output
 from dledger.net import run
+from dledger.net.reloaded import Reloaded
 from dledger.net.service_manager import ServiceManager
 from dledger.node.node import NodeServer
 from dledger.node.service import tell
@@ -37,6 +39,7 @@ def run_node(
     *,
     disk: Disk | None = None,
     environment: Environment = REAL,
+    settings: Reloaded[NodeConfig] | None = None,
 ) -> None:
     """Run one node in this process; returns after a graceful end (SIGTERM, SIGINT, or unused for
     long enough).
@@ -45,6 +48,7 @@ def run_node(
         addresses: where the members can be reached, ``host:port`` each.
         on_ready: told the port once the node listens.
         disk, environment: for tests; the real ones otherwise.
+        settings: as `NodeServer` takes them.
 
     Raises:
         StorageError: the disk failed, and the node stopped acknowledging at once; exit with an
@@ -54,17 +58,21 @@ def run_node(
     output = log_to_stderr()
     if output is not None:
         output.use(node.log_format, node.log_level)
-    run(serve(group, node, addresses, on_ready, disk=disk, environment=environment, output=output))
+    server = partial(
+        NodeServer,
+        group,
+        node,
+        addresses=addresses,
+        disk=disk,
+        environment=environment,
+        settings=settings,
+    )
+    run(serve(server, on_ready, output))
 
 
 async def serve(
-    group: GroupConfig,
-    node: NodeConfig,
-    addresses: Callable[[], dict[NodeId, str]],
+    make: Callable[[], NodeServer],
     on_ready: Callable[[int], None] | None = None,
-    *,
-    disk: Disk | None = None,
-    environment: Environment = REAL,
     output: Output | None = None,
 ) -> None:
     """`run_node` on a loop that runs already. ``output``: of the process' log records."""
@@ -73,12 +81,15 @@ async def serve(
     signalled = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled.set)
-    server = NodeServer(group, node, addresses=addresses, disk=disk, environment=environment)
-    loop.add_signal_handler(signal.SIGHUP, server.reload)
+    server = make()
+    loop.add_signal_handler(signal.SIGHUP, server.reload)  # does nothing before it has started
+    if output is not None:
+        server.on_settings = lambda node: output.use(node.log_format, node.log_level)
     manager = ServiceManager()
     manager.tell("reads its files")
     await server.start()
     telling = asyncio.create_task(tell(manager, server))
+    loop.add_signal_handler(signal.SIGHUP, partial(_reload, manager, server))
     if on_ready is not None:
         on_ready(server.port)
     counting = asyncio.create_task(tell_counted(output)) if output is not None else None
@@ -95,11 +106,17 @@ async def serve(
     if counting is not None:
         counting.cancel()
     first = next(iter(done))
-    logger.info("%s ends: %s", node.node_id, first.get_name())
+    logger.info("%s ends: %s", server.node.node_id, first.get_name())
     telling.cancel()
     manager.stopping()
     await server.stop()
     first.result()
+
+
+def _reload(manager: ServiceManager, server: NodeServer) -> None:
+    manager.reloading()
+    server.reload()
+    manager.ready(server.summary)
 
 
 def tune_interpreter() -> None:

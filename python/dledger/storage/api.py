@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+from dledger.config import NodeConfig
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd
 from dledger.protocol.messages.membership import Membership
 from dledger.types import NO_INDEX, Buffer, Index, NodeId, Position, Term
@@ -249,6 +250,9 @@ class LogStore(Protocol):
         """
 
     def disk_level(self) -> DiskLevel: ...
+    def use_limits(self, node: NodeConfig) -> None:
+        """Retention and disk levels are these from now on. Called by the thread that appends."""
+
     def abandon(self) -> None:
         """The node has failed elsewhere on its disk: from here on the store is one that failed
         (D2)."""

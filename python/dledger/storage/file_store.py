@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from dledger.config import NodeConfig
 from dledger.environment import REAL, Environment
 from dledger.errors import CorruptEntry, CorruptStore, StorageError
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd
@@ -361,6 +362,10 @@ class FileStore:
         if self._room.is_out:
             self._keeper.wake()
         return level_of(space, self._settings, self._room.is_out)
+
+    def use_limits(self, node: NodeConfig) -> None:
+        """See `LogStore.use_limits`."""
+        self._settings = self._parts.settings = self._settings.with_limits(node)
 
     def abandon(self) -> None:
         """See `LogStore.abandon`."""

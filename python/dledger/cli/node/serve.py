@@ -88,23 +88,31 @@ def serve(
 
         click.echo(example(), nl=False)
         return
-    layers = Layers()
     options["secret_file"] = str(secret_file.absolute()) if secret_file is not None else None
-    for name, value in options.items():
-        if value is not None:
-            layers.add_value(name, value, "--" + name.replace("_", "-"))
-    layers.add_texts(settings)
-    layers.add_environment(os.environ)
-    if file is not None:
-        layers.add_file(file)
+
+    def layers() -> Layers:
+        found = Layers()
+        for name, value in options.items():
+            if value is not None:
+                found.add_value(name, value, "--" + name.replace("_", "-"))
+        found.add_texts(settings)
+        found.add_environment(os.environ)
+        if file is not None:
+            found.add_file(file)
+        return found
+
     if check:
         from dledger.cli.node.check import report
 
-        raise SystemExit(report(layers))
-    group, node, addresses = layers.configs(accept_loss)
+        raise SystemExit(report(layers()))
+    group, node, addresses = layers().configs(accept_loss)
+    from dledger.net.reloaded import Reloaded
     from dledger.node.peers.membership_secret import with_secret
     from dledger.node.process import run_node
 
     # a node has a file for each partition with records, and a shell's own limit is often 1024
     raise_limits(resource.RLIMIT_NOFILE)
-    run_node(group, with_secret(node, addresses), lambda: addresses)
+    changing = None
+    if file is not None:
+        changing = Reloaded([str(file)], lambda: layers().configs(accept_loss)[1])
+    run_node(group, with_secret(node, addresses), lambda: addresses, settings=changing)

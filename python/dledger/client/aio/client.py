@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
@@ -37,6 +38,7 @@ from dledger.errors import DLedgerError, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 from dledger.protocol.messages.fetched import FetchedBatch
 from dledger.records.body.one_record import OneRecord
+from dledger.tracing import API, begin_append
 
 if TYPE_CHECKING:  # what loads Arrow
     import pyarrow as pa
@@ -120,10 +122,16 @@ class AsyncClient(Operations):
                 check_alone(key=key, keys=keys, headers=headers, timestamps=timestamps)
                 pieces = await self._run(pieces_of(self.core, topic, values, partition, evolve))
                 return await self._append_all(pieces)
+        span = begin_append(topic, headers) if API in sys.modules else None
+        if span is not None:
+            headers = span.headers
         records = records_of(
             self.core, values, key=key, keys=keys, headers=headers, timestamps=timestamps
         )
-        return await self._append(topic, partition, records)
+        if span is None:
+            return await self._append(topic, partition, records)
+        with span:
+            return await self._append(topic, partition, records)
 
     async def append_batch(
         self, topic: str, partition: int | None, batch: pa.RecordBatch

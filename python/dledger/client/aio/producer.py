@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any, Self, overload
@@ -22,6 +23,7 @@ from dledger.client.protocol.writing.record_future import RecordHandle, hand_on
 from dledger.errors import ConfigError, DLedgerError
 from dledger.records.body.build import Headers, Times, Values
 from dledger.records.frames.frames import Rows, is_frame
+from dledger.tracing import API, begin_append
 
 
 class AsyncProducer:
@@ -95,6 +97,10 @@ class AsyncProducer:
         """
         if key is not None:
             values, keys = one_with_key(values, key, keys)
+        span = None
+        if API in sys.modules and not is_frame(values):
+            span = begin_append(self._info.name, headers)
+            headers = headers if span is None else span.headers
         if (
             isinstance(values, bytes)
             and (keys is None or isinstance(keys, bytes))
@@ -115,6 +121,8 @@ class AsyncProducer:
             timestamps=timestamps,
         )
         await self._take(additions)
+        if span is not None:
+            span.follow(answer)
         return answer
 
     async def append_batch(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
@@ -22,6 +23,7 @@ from dledger.errors import DLedgerError
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages.client import TopicInfo
 from dledger.records.body.one_record import OneRecord
+from dledger.tracing import API, begin_append
 
 if TYPE_CHECKING:  # what loads Arrow, which not every program with a client needs
     import pyarrow as pa
@@ -178,10 +180,16 @@ class Client(ReadingClient):
                 return self._append_all(
                     self._run(pieces_of(self.core, topic, values, partition, evolve))
                 )
+        span = begin_append(topic, headers) if API in sys.modules else None
+        if span is not None:
+            headers = span.headers
         records = records_of(
             self.core, values, key=key, keys=keys, headers=headers, timestamps=timestamps
         )
-        return self._append(topic, partition, records)
+        if span is None:
+            return self._append(topic, partition, records)
+        with span:
+            return self._append(topic, partition, records)
 
     def append_batch(self, topic: str, partition: int | None, batch: pa.RecordBatch) -> Appended:
         """Append a batch of ``value`` and any of ``key``, ``timestamp``, ``headers``; see

@@ -3,6 +3,7 @@ background loop."""
 
 from __future__ import annotations
 
+import sys
 from _thread import RLock
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -24,6 +25,7 @@ from dledger.client.protocol.writing.record_accumulator import CLOSED, Addition,
 from dledger.errors import ConfigError
 from dledger.records.body.build import Headers, Times, Values
 from dledger.records.frames.frames import Rows, is_frame
+from dledger.tracing import API, begin_append
 
 
 class Producer:
@@ -112,6 +114,10 @@ class Producer:
         """
         if key is not None:
             values, keys = one_with_key(values, key, keys)
+        span = None
+        if API in sys.modules and not is_frame(values):
+            span = begin_append(self._info.name, headers)
+            headers = headers if span is None else span.headers
         if (
             isinstance(values, bytes)
             and (keys is None or isinstance(keys, bytes))
@@ -132,6 +138,8 @@ class Producer:
             timestamps=timestamps,
         )
         self._take(additions)
+        if span is not None:
+            span.follow(answer)
         return answer
 
     def append_batch(self, partition: int | None, batch: pa.RecordBatch) -> Future[Appended]:

@@ -48,7 +48,7 @@ class Places:
     """The places of one listener."""
 
     def __init__(self, patience: Patience) -> None:
-        self._patience = patience
+        self.patience = patience
         self._unknown: ByAddress[Newcomer] = ByAddress()
         self._clients: ByAddress[Connection] = ByAddress()
         self._members: dict[Hashable, dict[Newcomer, None]] = {}
@@ -61,11 +61,11 @@ class Places:
         """One that has not said hello. Where there are too many, the one that has waited longest
         goes, of the address that has most of them: members say hello at once."""
         self._unknown.add(connection)
-        if len(self._unknown) > self._patience.max_unknown:
+        if len(self._unknown) > self.patience.max_unknown:
             oldest = next(iter(self._unknown.largest()))
             self._unknown.discard(oldest)
             oldest.fail(
-                TooMany(f"over {self._patience.max_unknown} connections that have not said hello")
+                TooMany(f"over {self.patience.max_unknown} connections that have not said hello")
             )
 
     def close(self, connection: Newcomer) -> None:
@@ -76,7 +76,7 @@ class Places:
 
     def refusal(self, connection: Connection) -> str:
         """Make room for a client; why there is none, or nothing."""
-        patience, here = self._patience, self._clients.crowds.get(connection.host, {})
+        patience, here = self.patience, self._clients.crowds.get(connection.host, {})
         if len(here) >= patience.max_per_address and not self._make_room(here):
             return (
                 f"over {patience.max_per_address} busy connections from {connection.host}: "
@@ -118,7 +118,7 @@ class Places:
 
     def sweep(self, now_s: float) -> None:
         """Close those that never say hello, and clients that have asked nothing for too long."""
-        patience = self._patience
+        patience = self.patience
         for crowd in list(self._unknown.crowds.values()):
             for connection in [c for c in crowd if now_s - c.opened_at > patience.hello_s]:
                 connection.fail(ProtocolError(f"no hello within {patience.hello_s:g} s"))

@@ -119,6 +119,7 @@ class RequestRouter(NodePart):
         self._parts = handlers
         self._access = handlers.access
         context.events.relieved.subscribe(self.relieved)
+        context.events.settings.subscribe(self._use_settings)
         context.status.add(self._status)
         self._listener: Listener | None = None
         self.port_sessions = PortSessions(context, gate, resume=self._resume)
@@ -195,6 +196,10 @@ class RequestRouter(NodePart):
         self.port_sessions.listener = self._listener
         await self._listener.open(self._node.host, self._node.port, self._gate.accepts())
         self._listener.want_certificates(False)  # until this node knows whether there are users
+
+    def _use_settings(self) -> None:
+        if self._listener is not None:
+            self._listener.places.patience = self._patience()
 
     def use_certificates(self) -> None:
         """Those of the gate have changed: connections that come from now on see the new ones."""

@@ -13,6 +13,7 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar
 from dledger.environment import REAL, Environment
 from dledger.errors import CorruptEntry, OffsetOutOfRange
 from dledger.node.events import NodeEvents
+from dledger.node.loop.append_trace import AppendTrace
 from dledger.node.loop.log_writer import LogWriter
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import LogEnd
@@ -68,6 +69,10 @@ class ReadyLoop:
             store, self._loop, listener=self, lazy=lazy, environment=environment
         )
         self._readers = ThreadPoolExecutor(READERS, "dledger-reader")
+        self._trace = trace = AppendTrace.of(raft)
+        if trace is not None:
+            events.committed.subscribe(trace.committed)
+            events.cut.subscribe(trace.cut)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._cuts = 0  # asked for and not carried out
@@ -121,6 +126,8 @@ class ReadyLoop:
 
     def on_durable(self, position: Position) -> None:
         """The log writer has synced everything up to there."""
+        if self._trace is not None:
+            self._trace.durable(position.index)
         self.feed(self.raft.persisted, position, self._now_ms())
 
     def on_cut_waits(self, error: CorruptEntry) -> None:
@@ -180,6 +187,8 @@ class ReadyLoop:
                     if ready.messages:  # the followers write while this node does
                         for link in self.links.values():
                             link.flush()
+                    if self._trace is not None:
+                        self._trace.written(ready.append)
                     self.log_writer.append(ready.append)
             except Exception as error:
                 self.fail(error)

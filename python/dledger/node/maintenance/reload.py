@@ -1,11 +1,14 @@
-"""Certificates and the secret are read again when their files change, or when the node is told to;
-a certificate that expires soon is told."""
+"""Certificates, the secret and settings are read again when their files change, or when the node is
+told to; a certificate that expires soon is told."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import fields, replace
 from typing import Any, Final
 
+from dledger.config import LIVE, NodeConfig
+from dledger.net.reloaded import Reloaded
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.handlers.request_router import RequestRouter
 from dledger.node.peers.handshake import Gate
@@ -22,8 +25,19 @@ class Reload(NodePart):
     """Looks at the files of one node; connections that are opened later use what is new, open ones
     stay."""
 
-    def __init__(self, context: NodeContext, gate: Gate, *, router: RequestRouter) -> None:
+    def __init__(
+        self,
+        context: NodeContext,
+        gate: Gate,
+        *,
+        router: RequestRouter,
+        settings: Reloaded[NodeConfig] | None,
+    ) -> None:
+        """``settings``: those of a file, if they are."""
         super().__init__(context)
+        self._settings = settings
+        self._read = settings.value if settings is not None else context.node
+        """As they were when they were read last."""
         self._gate = gate
         self._router = router
         self._due_ms = self._now_ms() + LOOK_MS
@@ -65,7 +79,27 @@ class Reload(NodePart):
         if news := secrets.changed(at_once=at_once):
             is_new = True
             logger.info("%s uses the secret in %s from now on", self._node_id, ", ".join(news))
-        return is_new
+        return self._look_at_settings(at_once=at_once) or is_new
+
+    def _look_at_settings(self, *, at_once: bool) -> bool:
+        if self._settings is None or not (news := self._settings.changed(at_once=at_once)):
+            return False
+        before, now = self._read, self._settings.value
+        self._read = now
+        changed = [
+            one.name for one in fields(now) if getattr(now, one.name) != getattr(before, one.name)
+        ]
+        live = {name: getattr(now, name) for name in changed if name in LIVE}
+        if live:
+            current = self._context.current
+            current.node = replace(current.node, **live)
+            self._store.use_limits(current.node)
+            self._events.settings()
+        told = [f"{name} is {live[name]!r}, was {getattr(before, name)!r}" for name in live]
+        logger.info("%s has read %s: %s", self._node_id, ", ".join(news), "; ".join(told) or "-")
+        if rest := [name for name in changed if name not in LIVE]:
+            logger.warning("%s has to be restarted for its new %s", self._node_id, ", ".join(rest))
+        return True
 
     def _warn_of_end(self) -> None:
         """Once when 30, 7 and 1 days are left."""

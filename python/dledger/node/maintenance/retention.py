@@ -45,9 +45,9 @@ class Retention(NodePart):
         self._clocks = clocks
         self._snapshots = snapshots
         self._application = application
-        self.holds = RetentionHolds(context.node, context.catalog)
+        self.holds = RetentionHolds(context.current, context.catalog)
         """Which consumer groups hold retention back."""
-        self.laggards = Laggards(context.node)
+        self.laggards = Laggards(context.current)
         """Which members do."""
         self.due_ms = 0
         self._trimmed = False

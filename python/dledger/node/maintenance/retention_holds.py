@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dledger.catalog.clients.consumer_groups import Hold
 from dledger.catalog.state_machine import Catalog
-from dledger.config import NodeConfig
+from dledger.node.context import CurrentSettings
 from dledger.storage.api import Held
 from dledger.types import NO_INDEX, Index, NodeId
 
@@ -22,8 +22,8 @@ TELL_MS: Final = 10_000
 class RetentionHolds:
     """The leader's view; the other members keep the same files as the leader."""
 
-    def __init__(self, node: NodeConfig, catalog: Catalog) -> None:
-        self._node = node
+    def __init__(self, settings: CurrentSettings, catalog: Catalog) -> None:
+        self._settings = settings
         self._catalog = catalog
         self._holds: list[Hold] = []
         self._bytes = 0
@@ -37,8 +37,8 @@ class RetentionHolds:
             return None
         return Held(
             Index(self._holds[0].index),
-            self._node.hold_retention_ms,
-            self._node.hold_retention_bytes,
+            self._settings.node.hold_retention_ms,
+            self._settings.node.hold_retention_bytes,
         )
 
     def rest(self) -> None:
@@ -95,9 +95,8 @@ class Laggards:
     """The leader's view of members that have not got all of the log. Each gets the rest from there,
     or else the state that it came to."""
 
-    def __init__(self, node: NodeConfig) -> None:
-        self._max_ms = node.member_retention_ms
-        self._max_bytes = node.member_retention_bytes or node.retention_bytes
+    def __init__(self, settings: CurrentSettings) -> None:
+        self._settings = settings
         self._marks: dict[NodeId, Index] = {}
         self._since_ms: dict[NodeId, int] = {}
         """Members that hold expired files back, and since when this leader sees that, in monotonic
@@ -113,7 +112,10 @@ class Laggards:
         self._marks = dict(watermarks)
         if not self._marks:
             return None
-        return Held(Index(min(self._marks.values()) + 1), self._max_ms, self._max_bytes)
+        node = self._settings.node
+        max_bytes = node.member_retention_bytes or node.retention_bytes
+        max_ms = node.member_retention_ms
+        return Held(Index(min(self._marks.values()) + 1), max_ms, max_bytes)
 
     def rest(self) -> None:
         """Another member leads."""

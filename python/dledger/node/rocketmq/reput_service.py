@@ -52,7 +52,7 @@ class NodeReputService:
     """Keeps one node's queues and index up with the commit. Runs on the node's loop."""
 
     def __init__(self, context: NodeContext) -> None:
-        self._node = context.node
+        self._settings = context.current
         self._ready_loop = context.ready_loop
         self._store = context.store
         self._damage = context.events.damage
@@ -121,8 +121,8 @@ class NodeReputService:
         if store.begin_index > self._begin_index:
             self._begin_index = store.begin_index
             files.delete_before(store.begin.end_pos)
-        many = files.unsaved >= self._node.checkpoint_entries
-        if many or files.unsaved_bytes >= self._node.checkpoint_bytes:
+        many = files.unsaved >= self._settings.node.checkpoint_entries
+        if many or files.unsaved_bytes >= self._settings.node.checkpoint_bytes:
             files.save(store.durable.index)
 
     def _turned(self, done: asyncio.Future[None]) -> None:

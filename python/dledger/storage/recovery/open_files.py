@@ -4,7 +4,7 @@ on."""
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -69,14 +69,20 @@ class StoreSettings:
             node_id=node.node_id,
             segment_bytes=group.segment_bytes,
             index_file_bytes=group.index_file_bytes,
+            is_alone=len(group.members) == 1,
+            accept_loss=None if node.accept_loss == NOTHING_ACCEPTED else node.accept_loss,
+        ).with_limits(node)
+
+    def with_limits(self, node: NodeConfig) -> StoreSettings:
+        """With the settings that may change while the store is open."""
+        return replace(
+            self,
             retention_ms=node.retention_ms,
             retention_bytes=node.retention_bytes,
             delete_when=node.delete_when,
             disk_warn_ratio=node.disk_warn_ratio,
             disk_full_ratio=node.disk_full_ratio,
             disk_reserve_bytes=node.disk_reserve_bytes,
-            is_alone=len(group.members) == 1,
-            accept_loss=None if node.accept_loss == NOTHING_ACCEPTED else node.accept_loss,
         )
 
 
