@@ -143,7 +143,7 @@ byte-flips: $(VENV)/.package  ## change every byte of every file, one at a time:
 disk-errors: $(VENV)/.package  ## fail every operation of the disk with EIO and ENOSPC (JSON=file)
 	@$(BIN)/python -m verification.disk_states errors $(if $(JSON),--json $(JSON))
 
-console-test: $(VENV)/.package  ## use the console in Chromium as people do: 30 flows, axe, sizes, times, pictures (needs Chromium; REWRITE=1 takes the pictures of the docs anew)
+console-test: $(VENV)/.package  ## use the console in Chromium as people do: their flows, axe, sizes, times, pictures (needs Chromium; REWRITE=1 takes the pictures of the docs anew)
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
 		echo "make console-test needs Chromium; on Debian: apt install chromium" >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check playwright axe-playwright-python
