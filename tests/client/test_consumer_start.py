@@ -60,7 +60,7 @@ def test_offset_of_a_share_that_went_and_came_back_is_asked_for_again(
     asyncio.run(run())
 
 
-def test_nodes_that_know_no_consumers_are_told_from_ones_that_do_not_answer(
+def test_nodes_that_know_no_consumers_are_told_from_silent_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They end the connection of who sends a command that they do not know."""
