@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.catalog.access.acls import MAX_RULES, OPERATIONS, Acls, key_of
+from dledger.catalog.access.acls import MAX_DECISIONS, MAX_RULES, OPERATIONS, Acls, key_of
 from dledger.catalog.snapshot import PREFIX
 from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
@@ -133,6 +133,17 @@ def test_remembered_decisions_end_with_a_change() -> None:
     assert not found.decide("User:a", "read", "topic", "t").allowed
 
 
+def test_what_is_remembered_has_an_end() -> None:
+    """Names come from whoever asks."""
+    found = acls("allow User:a read topic *")
+    for number in range(2 * MAX_DECISIONS):
+        assert found.decide("User:a", "read", "topic", f"t{number}").allowed
+    assert len(found._decisions) <= MAX_DECISIONS
+    known = len(found._decisions)
+    assert found.decide("User:a", "read", "topic", "t" * 100_000).allowed
+    assert len(found._decisions) == known
+
+
 # ---- changes
 
 
@@ -155,6 +166,8 @@ def test_remembered_decisions_end_with_a_change() -> None:
         ("allow User:a read topic a b", "names no topic"),
         ("allow User:a read group a/b", "names no group"),
         ("allow User:a write producer \u202eid", "names no producer"),
+        ("allow User:a write producer i\x7fd", "names no producer"),
+        ("allow User:é read topic t", "write User:NAME"),
         (f"allow User:a read topic {'t' * 300}", "names no topic"),
     ],
 )
@@ -168,6 +181,12 @@ def test_rule_that_cannot_be_is_refused_with_the_reason(log: Any, text: str, sai
 @pytest.mark.parametrize("name", ["orders", "orders-*", "*", ".*", "%RETRY%g|x"])
 def test_names_and_beginnings_of_topics_are_taken(log: Any, name: str) -> None:
     assert log.run(add(ADMIN, f"deny User:* all topic {name}")).code is Code.SUCCESS
+
+
+@pytest.mark.parametrize("name", ["query é 7", "spark/0-1/orders", "txn/*", "*", "日本"])
+def test_producers_of_any_visible_name_are_taken(log: Any, name: str) -> None:
+    """Every node comes to the same, whichever Python it runs."""
+    assert log.run(add(ADMIN, f"allow User:a.b-c_1 write producer {name}")).code is Code.SUCCESS
 
 
 def test_first_rules_must_name_an_admin(log: Any) -> None:

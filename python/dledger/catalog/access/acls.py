@@ -52,12 +52,18 @@ EVERYBODY: Final = "User:*"
 _RESOURCE: Final = {
     TOPIC: re.compile(r"[A-Za-z0-9._%|-]{1,255}|[A-Za-z0-9._%|-]{0,254}\*"),  # also RocketMQ's
     CONSUMERS: re.compile(r"[A-Za-z0-9._-]{1,127}|[A-Za-z0-9._-]{0,126}\*"),
-    PRODUCER: re.compile(r".{1,1024}"),
+    # but for characters that nobody sees: these, whatever Unicode a node's Python knows
+    PRODUCER: re.compile(
+        r"[^\x00-\x1f\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+        r"\ufff0-\uffff\U000e0000-\U000e0fff]{1,1024}"
+    ),
 }
-_PRINCIPAL: Final = re.compile(r"User:(\*|[^\s*]{1,255})")
+_PRINCIPAL: Final = re.compile(r"User:(\*|[A-Za-z0-9._-]{1,127})")
 MAX_RULES: Final = 10_000
 MAX_DECISIONS: Final = 10_000
 """That are remembered."""
+MAX_REMEMBERED: Final = 1024
+"""Characters of a name in one of them."""
 
 Key = tuple[str, str, str, str, str]
 """The fields of a rule, in their order."""
@@ -92,10 +98,7 @@ def _malformed_rule(rule: AclRule) -> str:
         return wrong
     if rule.resource_type == CLUSTER:
         return "the cluster has no name" if rule.resource else ""
-    if (
-        not _RESOURCE[rule.resource_type].fullmatch(rule.resource)
-        or not rule.resource.isprintable()
-    ):
+    if not _RESOURCE[rule.resource_type].fullmatch(rule.resource):
         return (
             f"{rule.resource[:80]!r} names no {rule.resource_type}: write a name, or the beginning "
             f"of names with * behind it"
@@ -105,7 +108,7 @@ def _malformed_rule(rule: AclRule) -> str:
 
 def malformed_asking(principal: str, operation: str, resource_type: str) -> str:
     """Why there can be no rule about this, or nothing."""
-    if not _PRINCIPAL.fullmatch(principal) or not principal.isprintable():
+    if not _PRINCIPAL.fullmatch(principal):
         return f"{principal[:80]!r} is no principal: write User:NAME, or {EVERYBODY} for everybody"
     known = OPERATIONS.get(resource_type)
     if known is None:
@@ -158,6 +161,8 @@ class Acls:
         asked = (principal, operation, resource_type, resource)
         known = self._decisions.get(asked)
         if known is None:
+            if len(resource) > MAX_REMEMBERED:  # whoever asks may send a long one
+                return self._decide(*asked)
             if len(self._decisions) >= MAX_DECISIONS:
                 self._decisions.clear()
             known = self._decisions[asked] = self._decide(*asked)
