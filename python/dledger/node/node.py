@@ -189,7 +189,7 @@ class NodeServer:
         logger.info("%s of group %s has stopped", self.node.node_id, self.group.group)
 
     def reload(self) -> None:
-        """Read the files again that may change while it runs: certificates and secret."""
+        """Read the files again that may change while it runs: certificates, secret and settings."""
         if self._running and not self._closed:
             self.parts.events.reload()
 

@@ -251,7 +251,7 @@ class LogStore(Protocol):
 
     def disk_level(self) -> DiskLevel: ...
     def use_limits(self, node: NodeConfig) -> None:
-        """Retention and disk levels are these from now on. Called by the thread that appends."""
+        """Retention and disk levels are those of these settings from now on."""
 
     def abandon(self) -> None:
         """The node has failed elsewhere on its disk: from here on the store is one that failed
