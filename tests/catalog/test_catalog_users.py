@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from dledger.catalog.access import users as users_module
 from dledger.catalog.admission import malformed
+from dledger.catalog.admission import refused as catalog_refusal
 from dledger.catalog.results import CommandResult
 from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.config.names import NAME
-from dledger.protocol.messages.catalog_commands import Expire
+from dledger.protocol.messages.acl_rules import AclRule
+from dledger.protocol.messages.catalog_commands import AddAcls, Expire, RemoveAcls
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.user_commands import (
     IssueToken,
@@ -29,6 +31,7 @@ KEY = ScramVerifier(salt=b"s" * 16, iterations=4096, stored_key=b"k" * 32, serve
 NEW = replace(KEY, stored_key=b"n" * 32)
 OTHER_SALT = replace(NEW, salt=b"o" * 16)
 ALICE = SetUser(name="alice", verifier=KEY, is_new=True, decoy=b"d" * 32, time_ms=1000)
+ADMIN = AclRule(effect="allow", principal="User:root", operation="admin", resource_type="cluster")
 TOKEN = IssueToken(token_id="t1", user="alice", verifier=KEY, lifetime_ms=500, time_ms=2000)
 
 
@@ -37,6 +40,7 @@ class Log:
 
     def __init__(self) -> None:
         self.catalog = Catalog(MemoryTables())
+        self(AddAcls(rules=(ADMIN,)))
 
     def __call__(self, command: Any) -> CommandResult:
         known = decode_command(encode_command(command))
@@ -139,7 +143,7 @@ def test_each_change_is_told_and_nothing_else_is(log: Log) -> None:
     log.catalog.users.on_change = lambda: told.append(log.catalog.applied_index)
     for command in (ALICE, ALICE, TOKEN, Expire(time_ms=0), Expire(time_ms=9000), RemoveUser()):
         log(command)
-    assert told == [0, 2, 4]
+    assert told == [1, 3, 5]
 
 
 def test_there_are_not_more_users_and_tokens_than_a_node_can_hold(
@@ -187,3 +191,23 @@ def test_a_command_that_no_state_could_take_changes_nothing(log: Log, command: A
 def test_a_user_has_a_plain_name(name: str) -> None:
     is_plain = bool(NAME.fullmatch(name)) and name not in {".", ".."}
     assert (malformed(replace(ALICE, name=name)) is None) == is_plain
+
+
+def test_the_first_user_comes_behind_a_rule_on_who_may_change_rules() -> None:
+    catalog = Catalog(MemoryTables())
+    refused = catalog.apply_command(0, ALICE)
+    assert refused.code is Code.UNEXPECTED_ARGUMENT
+    assert "dledger acl add allow User:NAME admin cluster" in refused.message
+    assert not catalog.users
+    assert refused == catalog_refusal(catalog, ALICE)  # the leader says so before it is written
+    assert not catalog.access_is_checked
+
+
+def test_what_no_rule_allows_is_denied_as_long_as_there_are_users(log: Log) -> None:
+    log(ALICE)
+    log(RemoveAcls(rules=(ADMIN,), force=True))
+    assert log.catalog.access_is_checked
+    before = log.catalog.access_version
+    log(RemoveUser(name="alice"))
+    assert not log.catalog.access_is_checked
+    assert log.catalog.access_version != before

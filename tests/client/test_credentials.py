@@ -16,6 +16,7 @@ from dledger.config.credentials import parse_credentials, token_id_of, token_tex
 from dledger.errors import AccessDenied, ConfigError, DLedgerError
 from dledger.net.secret import read_credentials
 from dledger.testing import InProcessGroup
+from tests.permit_all import PERMIT_ALL
 
 PASSWORD = "down the rabbit hole"
 NEW = "through the looking-glass"
@@ -26,6 +27,7 @@ class World:
 
     def __init__(self, group: InProcessGroup, admin: Client, ca: str, file: Path) -> None:
         self.group, self.admin, self.ca, self.file = group, admin, ca, file
+        admin.add_acls(PERMIT_ALL)
         admin.add_user("alice", PASSWORD)
         admin.create_topic("t")
         self.write(f"user=alice\npassword={PASSWORD}")

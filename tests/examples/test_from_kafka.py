@@ -63,9 +63,10 @@ def test_micro_batches_of_checkpoint_are_compared_with_the_commits(
     assert read == {0: {0: (0, 3), 1: (0, 0)}, 1: {0: (3, 3), 1: (0, 2)}, 2: {0: (3, 9), 1: (2, 2)}}
     spans = [{0: (0, 3)}, {1: (0, 2)}, {0: (3, 9)}]
     commits = [
-        CommitState(10 + n, "spark/q", n, 0, {"orders": span}) for n, span in enumerate(spans)
+        CommitState(10 + n, "spark/q/orders", n, 0, {"orders": span})
+        for n, span in enumerate(spans)
     ]
-    commits.append(CommitState(20, "spark/another", 0, 0, {"orders": {0: (9, 10)}}))
+    commits.append(CommitState(20, "spark/another/orders", 0, 0, {"orders": {0: (9, 10)}}))
     written = reconcile.batches_written(commits, reconcile.query_id(tmp_path), "orders")
     assert reconcile.same_batches("batches", read, written).holds
     assert not reconcile.same_batches("one is missing", read, {n: written[n] for n in (0, 1)}).holds

@@ -9,8 +9,9 @@ from dledger.node.node import NodeServer
 from dledger.protocol.messages.catalog_commands import AddAcls, RemoveAcls
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
-from dledger.types import OWNER, Principal
+from dledger.types import OWNER
 from tests.node.conftest import BareClient
+from verification.rights.principals import become
 
 ADMIN = "allow User:admin admin cluster"
 
@@ -22,7 +23,7 @@ async def connected(node: NodeServer, principal: str) -> BareClient:
     answer = await client.ask(HelloRequest())
     assert answer.code is Code.SUCCESS, answer
     (own,) = set(node.parts.router.port_sessions.clients) - known
-    own.context.principal = Principal(principal)
+    become(node, own, principal)
     return client
 
 

@@ -12,6 +12,7 @@ from bodies import body
 
 from dledger.node.access.operations import COMMANDS, LISTINGS, PAYLOADS, REQUESTS
 from dledger.protocol.messages import catalog_commands as command
+from dledger.protocol.messages import user_commands as user
 from dledger.protocol.messages.acl_decisions import AclDecisionRequest
 from dledger.protocol.messages.acl_rules import AclRule
 from dledger.protocol.messages.client import (
@@ -42,6 +43,10 @@ from dledger.rocketmq.format.message import Message, encode_message
 from dledger.types import NodeId
 
 pytestmark = pytest.mark.group(1)
+
+VERIFIER = user.ScramVerifier(
+    salt=b"s" * 16, iterations=4096, stored_key=b"k" * 32, server_key=b"v" * 32
+)
 
 GRANTS: dict[str, tuple[str, ...]] = {
     "User:ANONYMOUS": (),
@@ -109,6 +114,8 @@ def requests(t: int, stage: int) -> list[Asked]:
         listed(Listing.ENTRIES, "admin cluster"),
         listed(Listing.MEMBERS, "describe group g"),
         listed(Listing.ACLS, "describe cluster"),
+        listed(Listing.USERS, "describe cluster"),
+        listed(Listing.QUOTAS, "describe cluster"),
         Asked(StatusRequest(), ()),
         Asked(TransferRequest(to=NodeId("n0")), ("admin cluster",)),
         Asked(AdmitRequest(node_id=NodeId("n0"), timeout_ms=1), ("admin cluster",)),
@@ -196,6 +203,13 @@ def commands() -> list[Asked]:
         executed(command.EnforceSecret(), "admin cluster"),
         executed(command.AddAcls(rules=(admin,)), "admin cluster"),
         executed(command.RemoveAcls(rules=(admin,)), "admin cluster"),
+        executed(user.SetUser(name="u", verifier=VERIFIER, is_new=True), "admin cluster"),
+        executed(
+            user.IssueToken(token_id="t", user="u", verifier=VERIFIER, lifetime_ms=1),
+            "admin cluster",
+        ),
+        executed(user.RemoveUser(name="u"), "admin cluster"),
+        executed(command.AlterQuotas(entity="User:u", quotas={"requests": 1}), "admin cluster"),
         executed(command.DeleteTopic(name="t"), "delete topic t"),
     ]
 

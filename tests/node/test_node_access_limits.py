@@ -213,13 +213,16 @@ async def test_denial_is_in_the_audit_log_with_the_request(
     with caplog.at_level(logging.INFO, "dledger.audit"):
         await client.execute(command.DeleteTopic(name="secret\x1b[2J"))
         await client.ask(MetadataRequest(topics=("t",)))
-    first, second = (json.loads(record.message) for record in caplog.records)
+    first, second = (
+        json.loads(record.message) for record in caplog.records if record.name == "dledger.audit"
+    )
     assert "\x1b" not in caplog.records[0].message
     assert first["event"] == second["event"] == "authorize"
-    assert (first["principal"], first["operation"]) == ("User:a", "delete")
-    assert (second["request"], second["resource"]) == ("MetadataRequest", "topic t")
+    assert (first["principal"], first["details"]["operation"]) == ("User:a", "delete")
+    asked = second["details"]
+    assert (asked["request"], asked["resource"]) == ("MetadataRequest", "topic t")
     assert first["address"].startswith("127.0.0.1:")
-    assert "dledger acl add allow User:a describe topic t" in second["refused"]
+    assert "dledger acl add allow User:a describe topic t" in second["reason"]
 
 
 @one_node

@@ -14,6 +14,7 @@ import pytest
 import trustme
 
 from dledger.testing import InProcessGroup
+from tests.permit_all import PERMIT_ALL
 
 pytestmark = pytest.mark.spark
 
@@ -76,7 +77,9 @@ def options(tmp_path: Path, issue: Callable[..., dict[str, str]]) -> Iterator[di
     authority = trustme.CA()
     with InProcessGroup(1, **issue(authority=authority)) as group:
         files = issue(authority=authority, nodes=())
-        group.client(**files).add_user("alice", PASSWORD)
+        admin = group.client(**files)
+        admin.add_acls(PERMIT_ALL)
+        admin.add_user("alice", PASSWORD)
         path = private(tmp_path / "alice", f"user=alice\npassword={PASSWORD}")
         yield {
             "dledger.bootstrap.servers": group.bootstrap_servers,

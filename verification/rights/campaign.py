@@ -39,9 +39,10 @@ from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.wire import FrameLimits, FrameReader, decode, decode_command, encode
 from dledger.records.body.header import BODY_HEADER_SIZE, BODY_MAGIC, BodyKind, decode_header
 from dledger.testing import InProcessGroup
-from dledger.types import OWNER, Index, Principal
+from dledger.types import OWNER, Index
 from verification.result import result
 from verification.rights.frames import Requests
+from verification.rights.principals import become
 
 RULES: Final = (
     "allow User:admin admin cluster",
@@ -145,7 +146,7 @@ class Turn:
         sock.sendall(b"".join(encode(HelloRequest(), SENTINEL)))
         if not self.answers(sock):
             raise Unavailable("the node did not answer a hello")
-        next(reversed(sessions)).context.principal = Principal(self.principal)
+        become(self.server, next(reversed(sessions)), self.principal)
 
     def _batch(self, sock: socket.socket, draws: Requests) -> bool:
         """Whether the connection is still good."""

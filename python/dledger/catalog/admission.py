@@ -90,7 +90,7 @@ def refused(catalog: CatalogState, command: Command) -> CommandResult | None:
         case DeleteGroup():
             return catalog.consumer_groups.in_use(command.consumer_group)
         case SetUser() | RemoveUser() | IssueToken():
-            return catalog.users.refusal(command)
+            return catalog.refuses_user(command)
         case AddAcls() | RemoveAcls():
             return catalog.acls.refusal(command)
     return None

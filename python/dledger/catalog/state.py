@@ -11,7 +11,7 @@ from dledger.catalog.clients.consumer_groups import Groups
 from dledger.catalog.clients.producers import Producers
 from dledger.catalog.clients.transactions import Transactions
 from dledger.catalog.clients.writers import MAX_WRITERS
-from dledger.catalog.results import BatchRef, RunRef
+from dledger.catalog.results import BatchRef, CommandResult, RunRef
 from dledger.catalog.topics.partition import Partition
 from dledger.catalog.topics.partitions import Partitions
 from dledger.catalog.topics.queues import Queues
@@ -20,6 +20,8 @@ from dledger.catalog.topics.table import TableFactory
 from dledger.catalog.topics.topics import Topics
 from dledger.errors import TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.user_commands import IssueToken, RemoveUser, SetUser
 from dledger.types import NO_INDEX, Index
 
 
@@ -72,8 +74,24 @@ class CatalogState:
 
     @property
     def access_is_checked(self) -> bool:
-        """Whether a principal may do only what rules allow; before the first one, everything."""
-        return bool(self.acls.rules)
+        """Whether a principal may do only what rules allow: from the first rule or user on."""
+        return bool(self.acls.rules or self.users.by_name)
+
+    @property
+    def access_version(self) -> tuple[int, bool]:
+        """It is another one whenever principals may do other things."""
+        return self.acls.version, self.access_is_checked
+
+    def refuses_user(self, command: SetUser | IssueToken | RemoveUser) -> CommandResult | None:
+        """Why the present state cannot take a command about users, or None. The first one comes
+        behind a rule on who may change the rules: without any, users could do nothing."""
+        if isinstance(command, SetUser) and not self.access_is_checked:
+            return CommandResult(
+                Code.UNEXPECTED_ARGUMENT,
+                "from the first user on, what no rule allows is denied: first name who may change "
+                "the rules, dledger acl add allow User:NAME admin cluster",
+            )
+        return self.users.refusal(command)
 
     def topics(self) -> list[TopicInfo]:
         """All topics by name."""

@@ -252,7 +252,7 @@ class Catalog(CatalogState):
                 self.secret_enforced = True
                 return CommandResult(_SUCCESS)
             case SetUser() | RemoveUser() | IssueToken():
-                return self.users.change(command, self.clock_ms)
+                return self.refuses_user(command) or self.users.change(command, self.clock_ms)
             case AddAcls() | RemoveAcls():
                 return self.acls.change(command)
             case AlterQuotas():

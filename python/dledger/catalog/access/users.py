@@ -129,9 +129,7 @@ class Users:
     # ---- commands
 
     def change(self, command: SetUser | IssueToken | RemoveUser, clock_ms: int) -> CommandResult:
-        """Carry out a command, or tell why the present state cannot take it."""
-        if (refused := self.refusal(command)) is not None:
-            return refused
+        """Carry out a command that `refusal` has nothing against."""
         match command:
             case SetUser():
                 return self._set(command, clock_ms)

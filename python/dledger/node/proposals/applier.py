@@ -109,7 +109,7 @@ class Applier(NodePart):
 
     def _apply(self, entries: Entries) -> None:
         unanswered, members_index = self._proposals.unanswered, self._catalog.members_index
-        access = self._catalog.acls.version
+        access = self._catalog.access_version
         held_bytes = unanswered.held_bytes
         began_s = 0.0 if self._meters is None else self._now_s()
         try:
@@ -124,7 +124,7 @@ class Applier(NodePart):
         self.applied_pos = entries.runs[-1].end_pos
         if unanswered.held_bytes < held_bytes:
             self._events.relieved()
-        if self._catalog.acls.version != access:
+        if self._catalog.access_version != access:
             self._events.access_changed()
         self._events.applied()
         if self._catalog.members_index != members_index:

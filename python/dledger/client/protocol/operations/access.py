@@ -80,8 +80,8 @@ def remove_acls(
     _: ClientState, rules: Sequence[str | AclRule], *, force: bool = False
 ) -> Operation[int]:
     """Let these rules hold no longer; how many these were. Arguments and errors are those of
-    `add_acls`; a rule that is not there is one, too. Without any rule, everybody who is admitted
-    may do everything again, so the last one is removed by ``force`` only."""
+    `add_acls`; a rule that is not there is one, too. Without any rule, and without users, everybody
+    who is admitted may do everything again, so the last one is removed by ``force`` only."""
     given = tuple(parse_rule(one) if isinstance(one, str) else one for one in rules)
     command = RemoveAcls(rules=given, force=force)
     # a repeat would find them gone
