@@ -23,10 +23,10 @@ from verification.strangers.nodes import Nodes, tls_settings
 
 FAIRNESS = "two principals, 3 replicas, TLS"
 KIB = 1 << 10
-MOST = {"1 connection": (1, 16, 256 * KIB), "50 connections": (50, 4, 256 * KIB)}
+MOST = {"1 connection": (1, 64, 256 * KIB), "50 connections": (50, 4, 256 * KIB)}
 """Of the user at full speed: connections, requests in flight on each, bytes of each."""
 LIGHT = (1, 1, KIB)
-OTHER = (1, 16, 256 * KIB)
+OTHER = (1, 64, 256 * KIB)
 
 
 class PatientNodes(Nodes):

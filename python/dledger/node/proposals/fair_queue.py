@@ -15,7 +15,8 @@ from typing import Final
 from dledger.net.limits.accounts import Accounts
 from dledger.node.proposals.proposal import PROPOSAL_BYTES, Proposal
 
-WINDOW_BYTES: Final = 4 << 20
+WINDOW_BYTES: Final = 2 << 20
+"""One chunk that is being synced, and one that is gathered meanwhile."""
 QUANTUM_BYTES: Final = 256 << 10
 """Of one account in one turn."""
 OWN: Final = ""
