@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 from dledger.catalog.results import CommandResult, DataResult
 from dledger.net import Connection
 from dledger.node.context import NodeContext, NodePart
+from dledger.node.proposals.acceptance import Acceptance
 from dledger.node.proposals.clocks import Clocks
 from dledger.node.proposals.fair_queue import FairQueue
 from dledger.node.proposals.proposal import Proposal, append_header, command_body
@@ -41,15 +42,6 @@ CHUNK_BYTES: Final = 1 << 20
 meanwhile."""
 
 
-class Sized(Protocol):
-    """A request that waits, and how many bytes it would put into the log."""
-
-    size: int
-
-
-S = TypeVar("S", bound=Sized)
-
-
 class ProposalQueue(NodePart):
     """Gathers the writes of one pass of the loop into one proposal, and answers each."""
 
@@ -58,6 +50,7 @@ class ProposalQueue(NodePart):
         events = context.events
         self.unanswered = Unanswered(context)
         self._answer = self.unanswered.answer
+        self.accepted = Acceptance(context.ready_loop, context.group.pending_bytes)
         self.clocks = Clocks(
             context.environment,
             context.catalog,
@@ -262,31 +255,6 @@ class ProposalQueue(NodePart):
         if self._times is not None:
             self._times.proposed(ready.append.last_index)
         self._ready_loop.carry_out(ready)
-
-    def accepted(
-        self, gathered: list[S], answer: Callable[[S, Code], object], *, is_ready: bool = True
-    ) -> list[S]:
-        """Those that the core takes now; the others are answered: all of them unless
-        ``is_ready``."""
-        leader, pending, limit = self._ready_loop.raft.leader, 0, self._group.pending_bytes
-        if self._ready_loop.failed:
-            code = Code.DISK_ERROR
-        elif leader is None:
-            code = Code.NOT_LEADER
-        else:
-            code, pending = leader.can_accept(0), leader.acks.pending_bytes
-            if code is Code.SUCCESS and not is_ready:
-                code = Code.LEADER_NOT_READY
-        accepted: list[S] = []
-        for one in gathered:
-            if code is not Code.SUCCESS:
-                answer(one, code)
-            elif pending and pending + one.size > limit:
-                answer(one, Code.LEADER_PENDING_FULL)
-            else:
-                pending += one.size
-                accepted.append(one)
-        return accepted
 
     def _is_known(self, proposal: Proposal) -> bool:
         """Whether the catalog has the answer already. Without one, the proposal is decided when it
