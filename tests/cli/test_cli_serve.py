@@ -96,3 +96,23 @@ def test_single_node_that_lost_entries_goes_on_with_the_index_it_names(
             assert client.end_offsets("t") == {0: 1}
             rows = [row for batch in client.read("t", 0, 0, 1) for row in batch.to_pylist()]
             assert [row["value"] for row in rows] == [b"kept"]
+
+
+def test_settings_of_a_file_change_while_the_node_runs(tmp_path: Path) -> None:
+    (port,) = free_ports("127.0.0.1", 1)
+    file = tmp_path / "node.toml"
+    text = (
+        f'[group]\npeers = "n0-127.0.0.1:{port}"\n[node]\nself_id = "n0"\n'
+        f'directory = "{tmp_path}/n0"\n[logs]\nlog_level = "LEVEL"\n'
+    )
+    file.write_text(text.replace("LEVEL", "info"))
+    command = program(f"serve --config {file}")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        assert any("listens on" in line for line in running.stderr)
+        file.write_text(text.replace("LEVEL", "debug"))
+        running.send_signal(signal.SIGHUP)
+        assert any("log_level is 'debug', was 'info'" in line for line in running.stderr)
+        running.send_signal(signal.SIGTERM)
+        running.communicate(timeout=30)
+    assert running.returncode == 0

@@ -27,7 +27,12 @@ _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "max_topics", "max_partitions", "max_consumer_groups", "max_producers",
         "max_catalog_bytes",
     ),
-    "security": ("secret_file", "clients_prove", "tls_ca", "tls_certificate", "tls_key"),
+    "security": (
+        "insecure", "secret_file", "clients_prove", "tls_ca", "tls_certificate", "tls_key",
+        "tls_crl",
+    ),
+    "logs": ("log_format", "log_level", "audit_files", "audit_file_bytes"),
+    "metrics": ("metrics_host", "metrics_port"),
     "retention": (
         "retention_ms", "retention_bytes", "hold_retention_ms", "hold_retention_bytes",
         "member_retention_ms", "member_retention_bytes", "delete_when",
