@@ -245,8 +245,9 @@ def with_open_locks(open_files: list[int]) -> None:
 
 
 def test_released_lock_is_free_though_other_process_has_the_open_file(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(forks, "_locked", set())  # whatever other tests have left open
     inherited: list[int] = []
     home = Home(tmp_path)
     with home.lock():
@@ -265,8 +266,11 @@ def test_released_lock_is_free_though_other_process_has_the_open_file(
 def test_a_look_at_a_node_keeps_nobody_from_starting_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(forks, "_locked", set())
     home, inherited = Home(tmp_path), list[int]()
     node = PidFile(home, NodeId("n0"))
+
+    real = os.pread
 
     def pread(*arguments: int) -> bytes:
         with_open_locks(inherited)
@@ -274,7 +278,7 @@ def test_a_look_at_a_node_keeps_nobody_from_starting_it(
 
     monkeypatch.setattr(os, "pread", pread)
     assert not home.node(NodeId("n0")).running
-    monkeypatch.undo()
+    monkeypatch.setattr(os, "pread", real)
     assert len(inherited) == 1
     assert node.acquire(0, 0)
     os.close(inherited[0])

@@ -51,7 +51,7 @@ def test_a_revoked_certificate_opens_nothing_and_others_do(
     address = port(replace(own, crl=listed)).address
     (said,) = {text.partition(": ")[2] for text in refused(address, alice, new_loop)}
     assert "it was revoked" in said
-    assert "its certificate was revoked, have a new one signed" in caplog.text
+    assert "It is on the list in tls_crl: have another one signed" in caplog.text
     open_blocking(address, bob).close()
     # a node that is a client of another one looks at the list too
     nodes = crl(authority, tmp_path / "nodes", {"tls_certificate": own.certificate})
@@ -65,8 +65,10 @@ def test_nobody_is_taken_by_a_list_that_says_nothing(
     authority = trustme.CA()
     own, alice = (tls_of(issue(authority=authority)) for _ in range(2))
     lists = {
-        "before there is a newer list in": crl(authority, tmp_path / "1", until=-timedelta(1)),
-        "since its authority has no list in": crl(trustme.CA(), tmp_path / "2"),
+        "tls_crl has a list past the time of its next update": crl(
+            authority, tmp_path / "1", until=-timedelta(1)
+        ),
+        "tls_crl lacks the list of the authority that signed it": crl(trustme.CA(), tmp_path / "2"),
     }
     for said, listed in lists.items():
         address = port(replace(own, crl=listed)).address

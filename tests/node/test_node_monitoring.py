@@ -228,7 +228,7 @@ async def test_refusals_and_waits_are_counted(group: Any) -> None:
     assert (await client.append(body(7))).code is Code.NOT_LEADER
     assert (await samples(follower))['dledger_requests_refused_total{code="NOT_LEADER"}'] == 1
     before = (await samples(leader))["dledger_requests_throttled_total"]
-    leader.parts.router._full_bytes = 0
+    leader.parts.router._full_bytes = leader.parts.router._little_bytes = 0
     asking, topic = await group.topic()
     assert (await asking.append(body(topic))).code is Code.SUCCESS
     assert (await samples(leader))["dledger_requests_throttled_total"] > before

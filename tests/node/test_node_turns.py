@@ -134,7 +134,7 @@ async def test_client_that_waits_for_its_turn_is_not_read_and_others_are(
     behind = flooding.start(OffsetsRequest(topics=("t",)))
     await group.until(lambda: len(front._commands.waiting) == 1)
     for connection in list(front.port_sessions.clients):
-        front._paused[connection] = None
+        front._paused.add(connection)
         connection.pause_reading()
     front.relieved()
     assert (await other.append(body(topic))).code is Code.SUCCESS
