@@ -25,10 +25,11 @@ from dledger.errors import ConfigError, PortInUse
 from dledger.net.connections.tls import client_context
 from dledger.net.secret import create_secret
 from dledger.node import node as node_module
-from dledger.node.monitoring import families, http_server
+from dledger.node.access.client_quotas import MOST_NAMES
+from dledger.node.monitoring import families, http_server, values
 from dledger.node.monitoring.monitor import Monitor
 from dledger.node.monitoring.topics import LagSeries
-from dledger.protocol.messages.catalog_commands import CommitOffsets
+from dledger.protocol.messages.catalog_commands import AlterQuotas, CommitOffsets
 from dledger.protocol.messages.client import FetchRequest
 from dledger.protocol.messages.codes import Code
 
@@ -73,6 +74,7 @@ async def test_every_metric_is_in_the_table_and_has_its_kind(group: Any) -> None
     assert told.items() <= {name: one.kind for name, one in families.FAMILIES.items()}.items()
     without_value = {"dledger_consumer_group_lag_records", "dledger_consumer_group_lag_seconds"} | {
         "dledger_certificate_expiry_timestamp_seconds", "dledger_requests_refused_total",
+        "dledger_throttled_seconds_total",
     }  # fmt: skip
     assert families.FAMILIES.keys() - told.keys() == without_value
     assert not any("127.0.0.1" in line or 'partition="' in line for line in text.splitlines())
@@ -228,10 +230,34 @@ async def test_refusals_and_waits_are_counted(group: Any) -> None:
     assert (await client.append(body(7))).code is Code.NOT_LEADER
     assert (await samples(follower))['dledger_requests_refused_total{code="NOT_LEADER"}'] == 1
     before = (await samples(leader))["dledger_requests_throttled_total"]
-    leader.parts.router._full_bytes = 0
+    leader.parts.router._full_bytes = leader.parts.router._little_bytes = 0
     asking, topic = await group.topic()
     assert (await asking.append(body(topic))).code is Code.SUCCESS
     assert (await samples(leader))["dledger_requests_throttled_total"] > before
+
+
+@pytest.mark.group(1, metrics_port=0)
+async def test_waits_behind_a_quota_are_counted_and_timed_by_principal(group: Any) -> None:
+    client, topic = await group.topic()
+    leader, size = await group.leader(), len(body(topic, bytes(2000)))
+    alter = AlterQuotas(entity="User:ANONYMOUS", quotas={"bytes_in": size - 20})
+    assert (await client.execute(alter)).code is Code.SUCCESS
+    before = await samples(leader)
+    assert (await client.append(body(topic, bytes(2000)))).code is Code.SUCCESS
+    after = await samples(leader)
+    counter = "dledger_requests_throttled_total"
+    assert after[counter] == before[counter] + 1
+    assert after['dledger_throttled_seconds_total{principal="User:ANONYMOUS"}'] > 0
+
+
+@pytest.mark.group(1, metrics_port=0)
+async def test_times_of_so_many_principals_are_told_by_name(group: Any) -> None:
+    node = await group.leader()
+    for number in range(MOST_NAMES + 5):
+        node.parts.router.port_sessions._quotas._note(f"User:u{number}", 1, 0.5)
+    times = values.of_node(node.parts)["dledger_throttled_seconds_total"]
+    assert len(times) == MOST_NAMES + 1
+    assert (times["User:u0"], times["other"]) == (0.5, 2.5)
 
 
 async def test_changes_of_leader_and_elections_are_counted(group: Any) -> None:

@@ -115,10 +115,12 @@ def _damage(parts: NodeParts) -> Values:
 
 
 def _clients(parts: NodeParts) -> Values:
+    throttled = list(parts.router.port_sessions.throttled.items())
     return {
         "dledger_client_connections": parts.router.clients,
         "dledger_client_connections_limit": parts.context.node.max_connections,
         "dledger_requests_total": parts.router.client_requests,
+        "dledger_throttled_seconds_total": {name: one["ms"] / 1000 for name, one in throttled},
         "dledger_pending_requests": parts.proposals.waiting,
         "dledger_pending_bytes": parts.proposals.unanswered.held_bytes,
         "dledger_pending_bytes_limit": parts.context.group.pending_bytes,
