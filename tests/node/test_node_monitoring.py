@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+import shutil
 import socket
 import ssl
 import subprocess
@@ -17,12 +19,11 @@ import pytest
 from bodies import body
 from elections import QUICK
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from scraping import ask, fetch, parsed, samples
+from scraping import ask, context_of, fetch, parsed, samples
 
-from dledger.config import NodeConfig, tls_files
+from dledger.config import NodeConfig
 from dledger.environment import REAL
 from dledger.errors import ConfigError, PortInUse
-from dledger.net.connections.tls import client_context
 from dledger.net.secret import create_secret
 from dledger.node import node as node_module
 from dledger.node.access.client_quotas import MOST_NAMES
@@ -365,9 +366,7 @@ async def test_node_under_tls_is_asked_by_certified_programs_alone(
     async with play(1, metrics_port=0, **files) as group:
         node = group.nodes["n0"]
         await group.until(lambda: node.parts.proposals.caught_up and node.raft.leader_id)
-        good = client_context(
-            tls_files(**{name.removeprefix("tls_"): files[name] for name in files})
-        )
+        good = context_of(files)
         status, _, text = await asyncio.to_thread(fetch, node.metrics_port, "/metrics", tls=good)
         assert status == 200
         expiry = "dledger_certificate_expiry_timestamp_seconds"
@@ -376,8 +375,42 @@ async def test_node_under_tls_is_asked_by_certified_programs_alone(
         nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         nobody.load_verify_locations(files["tls_ca"])
         for stranger in (nobody, None):
+            # while there are users, the other port takes those who show none
+            node.parts.router._listener.want_certificates(False)
             with pytest.raises(OSError):
                 await asyncio.to_thread(fetch, node.metrics_port, "/livez", tls=stranger)
+
+
+@pytest.mark.usefixtures("new_loop")
+async def test_new_certificates_are_shown_to_those_who_ask_from_then_on(
+    play: Callable[..., Any], issue: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before there is a gate too, from the beginning of the start on."""
+    files, opened, seen = issue(nodes=("n0",)), node_module.open_store, []
+    expiry = 'dledger_certificate_expiry_timestamp_seconds{certificate="node"}'
+    async with play(1, start=False, metrics_port=0, **files) as group:
+        server = group.make("n0")
+
+        def scraped() -> float:
+            text = fetch(server.metrics_port, "/metrics", tls=context_of(files))[2]
+            return parsed(text)[expiry]
+
+        def open_and_ask(*args: Any, **named: Any) -> Any:
+            seen.append(scraped())
+            return opened(*args, **named)
+
+        monkeypatch.setattr(node_module, "open_store", open_and_ask)
+        await server.start()
+        group.nodes["n0"] = server
+        soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=5)
+        other = issue(nodes=("n0",), not_after=soon)  # of an authority of its own
+        for name, path in other.items():
+            shutil.copyfile(path, files[name])
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            await asyncio.to_thread(scraped)
+        server.reload()
+        server._monitor._pages = {}
+        assert await asyncio.to_thread(scraped) == int(soon.timestamp()) < seen[0]
 
 
 @pytest.mark.group(1)

@@ -121,15 +121,6 @@ def own_certificate(tls: Tls) -> dict[str, Any]:
         return cast(dict[str, Any], client.getpeercert() or {})
 
 
-def authorities_of(tls: Tls) -> list[dict[str, Any]]:
-    """The certificates in ``tls_ca``, in the form of ``getpeercert``.
-
-    Raises:
-        ConfigError: as `server_context`.
-    """
-    return cast(list[dict[str, Any]], _context(ssl.PROTOCOL_TLS_SERVER, tls).get_ca_certs())
-
-
 class CertificateRefused(AccessDenied):
     """One side does not take the other's certificate; the message names it, and the way out."""
 

@@ -90,8 +90,9 @@ _ALL: Final = (
     Family("dledger_pending_reads", _G, "readers that wait for new records"),
     # clock, certificates
     Family("dledger_clock_off", _G, "whether the node's wall clock is off, or has jumped"),
-    Family("dledger_certificate_expiry_timestamp_seconds", _G, "end of the validity of the node's "
-           "certificate, and of the first to end of its authorities', seconds since 1970",
+    Family("dledger_certificate_expiry_timestamp_seconds", _G, "end of the validity of the "
+           "certificate that the node uses, and of the first to end of its authorities', seconds "
+           "since 1970",
            "certificate"),
     # topics and consumer groups
     Family("dledger_topics", _G, "topics"),

@@ -78,11 +78,15 @@ class HttpServer:
 
     Args:
         answer: called on the server's thread, for one request at a time.
-        tls: clients show a certificate under it.
+        tls: gives the context of the next connection, in which clients show a certificate; None:
+            it is plain.
     """
 
     def __init__(
-        self, answer: Callable[[HttpRequest], HttpAnswer], *, tls: ssl.SSLContext | None = None
+        self,
+        answer: Callable[[HttpRequest], HttpAnswer],
+        *,
+        tls: Callable[[], ssl.SSLContext | None],
     ) -> None:
         self._answer = answer
         self._tls = tls
@@ -180,7 +184,7 @@ class HttpServer:
             try:
                 async with asyncio.timeout(REQUEST_S):
                     transport, _ = await self._loop.connect_accepted_socket(
-                        lambda: protocol, accepted, ssl=self._tls
+                        lambda: protocol, accepted, ssl=self._tls()
                     )
                     writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
                     method, answer = await self._heard(reader)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
@@ -14,11 +15,11 @@ from typing import Final
 from dledger.config import NodeConfig
 from dledger.environment import Environment
 from dledger.errors import ConfigError, PathError
-from dledger.net.connections.tls import server_context
+from dledger.net.connections.certificates import NodeCertificates, node_certificates
+from dledger.net.reloaded import Reloaded
 from dledger.net.secret import read_secret
 from dledger.node.meters import Meters
 from dledger.node.monitoring import values
-from dledger.node.monitoring.certificates import CertificateExpiry
 from dledger.node.monitoring.exposition import Exposition
 from dledger.node.monitoring.health import Health
 from dledger.node.monitoring.http_server import HttpAnswer, HttpRequest, HttpServer
@@ -57,11 +58,14 @@ class Monitor:
         self.health = Health()
         self._topics = TopicSeries()
         self._groups = LagSeries(lambda: environment.wall_us() / 1e6)
-        self._expiry = CertificateExpiry(node.tls)
+        self._certificates: Reloaded[NodeCertificates] | None = None
+        """None: there is no TLS. Those of the gate, once there is one: it loads new ones."""
+        if node.tls is not None:
+            self._certificates = node_certificates(node.tls, node.node_id)
         self._exposition = Exposition(self._values)
         self._pages: dict[str, tuple[float, HttpAnswer]] = {}
         self._token = self._make_token() if node.clients_prove else ""
-        self._server = HttpServer(self._answer, tls=server_context(node.tls))
+        self._server = HttpServer(self._answer, tls=self._context)
         self._timer: asyncio.TimerHandle | None = None
         self._leader: NodeId | None = None
         self._term = Term(-1)
@@ -96,6 +100,7 @@ class Monitor:
         parts.events.role.subscribe(self._role_changed)
         parts.context.status.add(lambda: {"metrics_port": self.port})
         self._term = parts.context.raft.term
+        self._certificates = parts.gate.certificates
         self._beat()
         self.health.parts = parts
 
@@ -124,6 +129,10 @@ class Monitor:
         return token
 
     # --- on the server's thread -------------------------------------------------------------------
+
+    def _context(self) -> ssl.SSLContext | None:
+        certificates = self._certificates
+        return None if certificates is None else certificates.value.scraped
 
     def _answer(self, request: HttpRequest) -> HttpAnswer:
         given = request.headers.get("Authorization", "").encode()
@@ -154,13 +163,14 @@ class Monitor:
         return page
 
     def _values(self) -> values.Values:
-        now_s, parts = self._now_s(), self.health.parts
+        now_s, parts, certificates = self._now_s(), self.health.parts, self._certificates
         found: values.Values = {
             "dledger_ready": not self.health.unready(now_s),
             "dledger_loop_silent_seconds": self.health.silent_s(now_s),
-            "dledger_certificate_expiry_timestamp_seconds": self._expiry.times(now_s),
         }
         found |= values.of_meters(self.meters)
+        if certificates is not None:
+            found |= values.of_certificates(certificates.value)
         if parts is not None:
             found |= _steady(lambda: self._of_parts(parts))
         return found
