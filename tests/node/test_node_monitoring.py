@@ -350,10 +350,11 @@ def config(tmp_path: Path, **settings: Any) -> NodeConfig:
     return NodeConfig(node_id="n0", directory=tmp_path, metrics_port=0, **settings)
 
 
-def test_port_beyond_loopback_needs_tls(tmp_path: Path, issue: Any) -> None:
-    with pytest.raises(ConfigError, match=r"metrics_host 0\.0\.0\.0 .*give the node TLS"):
+def test_port_beyond_loopback_needs_tls_or_a_word(tmp_path: Path, issue: Any) -> None:
+    with pytest.raises(ConfigError, match=r"metrics_host 0\.0\.0\.0 .*insecure=true"):
         Monitor(config(tmp_path, metrics_host="0.0.0.0"), REAL)
-    Monitor(config(tmp_path, metrics_host="0.0.0.0", **issue(nodes=("n0",))), REAL)
+    for more in (issue(nodes=("n0",)), {"insecure": True}):
+        Monitor(config(tmp_path, metrics_host="0.0.0.0", **more), REAL)
     with pytest.raises(ConfigError, match="metrics_port -2"):
         NodeConfig(node_id="n0", directory=tmp_path, metrics_port=-2)
 

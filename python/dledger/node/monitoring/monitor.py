@@ -25,7 +25,7 @@ from dledger.node.monitoring.health import Health
 from dledger.node.monitoring.http_server import HttpAnswer, HttpRequest, HttpServer
 from dledger.node.monitoring.topics import LagSeries, TopicSeries
 from dledger.node.parts import NodeParts
-from dledger.node.peers.membership_secret import on_loopback
+from dledger.node.peers.membership_secret import shows_metrics
 from dledger.raft.state.ready import RoleChange
 from dledger.types import NodeId, Role, Term
 
@@ -42,15 +42,15 @@ class Monitor:
 
     Raises:
         ConfigError: prometheus-client is missing, or the host is reached from other machines and
-            the node has no TLS.
+            the node has no TLS, and is not told to do without (``insecure``).
     """
 
     def __init__(self, node: NodeConfig, environment: Environment) -> None:
-        if node.tls is None and not on_loopback(f"{node.metrics_host}:1"):
+        if shows_metrics(node) and not node.insecure:
             raise ConfigError(
                 f"metrics_host {node.metrics_host} is reached from other machines, and nothing "
-                "tells who asks: give the node TLS (tls_ca, tls_certificate, tls_key), or leave "
-                "metrics_host on loopback"
+                "tells who asks: give the node TLS (tls_ca, tls_certificate, tls_key), leave "
+                "metrics_host on loopback, or say insecure=true"
             )
         self._node = node
         self._now_s = environment.now_s
