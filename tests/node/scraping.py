@@ -40,7 +40,7 @@ def fetch(
             return error.code, error.headers["Content-Type"], error.read().decode()
 
 
-async def ask(node: Any, path: str, **headers: str) -> tuple[int, str, str]:
+async def ask(node: Any, path: str, **headers: Any) -> tuple[int, str, str]:
     """`fetch` of a node on this loop, without the page of a moment ago."""
     node._monitor._pages = {}
     return await asyncio.to_thread(fetch, node.metrics_port, path, **headers)

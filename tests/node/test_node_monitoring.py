@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import json
 import shutil
 import socket
 import ssl
@@ -33,6 +34,7 @@ from dledger.node.monitoring.topics import LagSeries
 from dledger.protocol.messages.catalog_commands import AlterQuotas, CommitOffsets
 from dledger.protocol.messages.client import FetchRequest
 from dledger.protocol.messages.codes import Code
+from dledger.types import ANONYMOUS
 
 pytestmark = pytest.mark.group(metrics_port=0, **QUICK)
 
@@ -429,6 +431,12 @@ async def test_node_whose_clients_prove_a_secret_wants_the_token(
         for wrong in ({}, {"Authorization": "Bearer x"}, {"Authorization": token}):
             status, _, text = await ask(node, path, **wrong)
             assert (status, "metrics.token" in text) == (401, True)
+    log = tmp_path / "n0" / "audit.log"
+    await group.until(log.exists)
+    await group.until(lambda: log.read_text().endswith("\n"))
+    (line,) = map(json.loads, log.read_text().splitlines())
+    assert (line["event"], line["result"]) == ("authenticate", "refused")
+    assert (line["principal"], line["details"]) == (ANONYMOUS, {"port": "metrics"})
     right = {"Authorization": f"Bearer {token}"}
     assert (await ask(node, "/metrics", **right))[0] == 200
 

@@ -24,6 +24,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from dledger.errors import ConfigError, PortInUse
+from dledger.net.connections.connection import name_of
+from dledger.net.connections.tls import Shown, shown_on
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,10 @@ class HttpRequest:
 
     path: str
     headers: HTTPMessage
+    address: str
+    """``host:port`` of the other side."""
+    shown: Shown | None
+    """What that has shown of itself; None without TLS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +193,7 @@ class HttpServer:
                         lambda: protocol, accepted, ssl=self._tls()
                     )
                     writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
-                    method, answer = await self._heard(reader)
+                    method, answer = await self._heard(reader, transport)
                 task = asyncio.current_task()
                 assert task is not None
                 self._silent.pop(task, None)
@@ -197,7 +203,9 @@ class HttpServer:
                 if writer is not None:
                     writer.transport.abort()
 
-    async def _heard(self, reader: asyncio.StreamReader) -> tuple[str, HttpAnswer]:
+    async def _heard(
+        self, reader: asyncio.StreamReader, transport: asyncio.BaseTransport
+    ) -> tuple[str, HttpAnswer]:
         """The method of a request, and the answer."""
         try:
             head = await reader.readuntil(b"\r\n\r\n")
@@ -207,7 +215,13 @@ class HttpServer:
         line, _, rest = head.partition(b"\r\n")
         try:
             method, target, version = line.decode("ascii").split(" ")
-            request = HttpRequest(urlsplit(target).path, parse_headers(BytesIO(rest)))
+            headers = parse_headers(BytesIO(rest))
+            request = HttpRequest(
+                urlsplit(target).path,
+                headers,
+                name_of(transport.get_extra_info("peername")),
+                shown_on(transport),
+            )
         except (ValueError, HTTPException):
             return "", HttpAnswer.of(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
         if not version.startswith("HTTP/1."):
