@@ -10,6 +10,18 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from dledger.config import tls_files
+from dledger.net.connections.tls import client_context
+
+
+def context_of(files: dict[str, str]) -> ssl.SSLContext:
+    """Of a client with these certificates, as `issue` gives them."""
+    context = client_context(
+        tls_files(**{name.removeprefix("tls_"): path for name, path in files.items()})
+    )
+    assert context is not None
+    return context
+
 
 def fetch(
     port: int, path: str, *, tls: ssl.SSLContext | None = None, **headers: str
@@ -28,7 +40,7 @@ def fetch(
             return error.code, error.headers["Content-Type"], error.read().decode()
 
 
-async def ask(node: Any, path: str, **headers: str) -> tuple[int, str, str]:
+async def ask(node: Any, path: str, **headers: Any) -> tuple[int, str, str]:
     """`fetch` of a node on this loop, without the page of a moment ago."""
     node._monitor._pages = {}
     return await asyncio.to_thread(fetch, node.metrics_port, path, **headers)

@@ -16,12 +16,11 @@ from alerting import alerts, promtool, rates, scrape
 from bodies import body
 from damaging import damage
 from elections import QUICK
+from scraping import context_of
 from test_node_catalog_lost import damage_snapshots
 from trimming import SMALL, write_trimmed
 
-from dledger.config import tls_files
 from dledger.environment import REAL
-from dledger.net.connections.tls import client_context
 from dledger.protocol.messages.catalog_commands import CommitOffsets
 from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.messages.codes import Code
@@ -149,7 +148,8 @@ async def certificate_is_replaced_by_one_that_ends_soon(group: Any) -> None:
     files = group.issue(nodes=("n0",), not_after=soon)
     for name in ("tls_certificate", "tls_key", "tls_ca"):
         shutil.copyfile(files[name], getattr(node.node, name))
-    node._monitor._expiry._looked_s -= 3600
+    node.reload()
+    group.tls = context_of(files)
 
 
 @fault("DiskSlow", 1)
@@ -204,8 +204,7 @@ async def test_alert_fires_by_its_fault(
     tls = issue(nodes=("n0",)) if alert == "DledgerCertificateExpires" else {}
     async with play(size, metrics_port=0, **settings, **tls) as group:
         group.issue = issue
-        names = {name.removeprefix("tls_"): path for name, path in tls.items()}
-        group.tls = client_context(tls_files(**names)) if tls else None
+        group.tls = context_of(tls) if tls else None
         await group.leader()
         for node in group.nodes.values():
             await group.until(

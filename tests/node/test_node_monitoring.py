@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+import json
+import shutil
 import socket
 import ssl
 import subprocess
@@ -17,20 +20,21 @@ import pytest
 from bodies import body
 from elections import QUICK
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from scraping import ask, fetch, parsed, samples
+from scraping import ask, context_of, fetch, parsed, samples
 
-from dledger.config import NodeConfig, tls_files
+from dledger.config import NodeConfig
 from dledger.environment import REAL
 from dledger.errors import ConfigError, PortInUse
-from dledger.net.connections.tls import client_context
 from dledger.net.secret import create_secret
 from dledger.node import node as node_module
-from dledger.node.monitoring import families, http_server
+from dledger.node.access.client_quotas import MOST_NAMES
+from dledger.node.monitoring import families, http_server, values
 from dledger.node.monitoring.monitor import Monitor
 from dledger.node.monitoring.topics import LagSeries
-from dledger.protocol.messages.catalog_commands import CommitOffsets
+from dledger.protocol.messages.catalog_commands import AlterQuotas, CommitOffsets
 from dledger.protocol.messages.client import FetchRequest
 from dledger.protocol.messages.codes import Code
+from dledger.types import ANONYMOUS
 
 pytestmark = pytest.mark.group(metrics_port=0, **QUICK)
 
@@ -73,6 +77,7 @@ async def test_every_metric_is_in_the_table_and_has_its_kind(group: Any) -> None
     assert told.items() <= {name: one.kind for name, one in families.FAMILIES.items()}.items()
     without_value = {"dledger_consumer_group_lag_records", "dledger_consumer_group_lag_seconds"} | {
         "dledger_certificate_expiry_timestamp_seconds", "dledger_requests_refused_total",
+        "dledger_throttled_seconds_total",
     }  # fmt: skip
     assert families.FAMILIES.keys() - told.keys() == without_value
     assert not any("127.0.0.1" in line or 'partition="' in line for line in text.splitlines())
@@ -234,6 +239,30 @@ async def test_refusals_and_waits_are_counted(group: Any) -> None:
     assert (await samples(leader))["dledger_requests_throttled_total"] > before
 
 
+@pytest.mark.group(1, metrics_port=0)
+async def test_waits_behind_a_quota_are_counted_and_timed_by_principal(group: Any) -> None:
+    client, topic = await group.topic()
+    leader, size = await group.leader(), len(body(topic, bytes(2000)))
+    alter = AlterQuotas(entity="User:ANONYMOUS", quotas={"bytes_in": size - 20})
+    assert (await client.execute(alter)).code is Code.SUCCESS
+    before = await samples(leader)
+    assert (await client.append(body(topic, bytes(2000)))).code is Code.SUCCESS
+    after = await samples(leader)
+    counter = "dledger_requests_throttled_total"
+    assert after[counter] == before[counter] + 1
+    assert after['dledger_throttled_seconds_total{principal="User:ANONYMOUS"}'] > 0
+
+
+@pytest.mark.group(1, metrics_port=0)
+async def test_times_of_so_many_principals_are_told_by_name(group: Any) -> None:
+    node = await group.leader()
+    for number in range(MOST_NAMES + 5):
+        node.parts.router.port_sessions._quotas._note(f"User:u{number}", 1, 0.5)
+    times = values.of_node(node.parts)["dledger_throttled_seconds_total"]
+    assert len(times) == MOST_NAMES + 1
+    assert (times["User:u0"], times["other"]) == (0.5, 2.5)
+
+
 async def test_changes_of_leader_and_elections_are_counted(group: Any) -> None:
     await group.agree()
     name = (await group.follower()).node.node_id
@@ -323,10 +352,11 @@ def config(tmp_path: Path, **settings: Any) -> NodeConfig:
     return NodeConfig(node_id="n0", directory=tmp_path, metrics_port=0, **settings)
 
 
-def test_port_beyond_loopback_needs_tls(tmp_path: Path, issue: Any) -> None:
-    with pytest.raises(ConfigError, match=r"metrics_host 0\.0\.0\.0 .*give the node TLS"):
+def test_port_beyond_loopback_needs_tls_or_a_word(tmp_path: Path, issue: Any) -> None:
+    with pytest.raises(ConfigError, match=r"metrics_host 0\.0\.0\.0 .*insecure=true"):
         Monitor(config(tmp_path, metrics_host="0.0.0.0"), REAL)
-    Monitor(config(tmp_path, metrics_host="0.0.0.0", **issue(nodes=("n0",))), REAL)
+    for more in (issue(nodes=("n0",)), {"insecure": True}):
+        Monitor(config(tmp_path, metrics_host="0.0.0.0", **more), REAL)
     with pytest.raises(ConfigError, match="metrics_port -2"):
         NodeConfig(node_id="n0", directory=tmp_path, metrics_port=-2)
 
@@ -339,9 +369,7 @@ async def test_node_under_tls_is_asked_by_certified_programs_alone(
     async with play(1, metrics_port=0, **files) as group:
         node = group.nodes["n0"]
         await group.until(lambda: node.parts.proposals.caught_up and node.raft.leader_id)
-        good = client_context(
-            tls_files(**{name.removeprefix("tls_"): files[name] for name in files})
-        )
+        good = context_of(files)
         status, _, text = await asyncio.to_thread(fetch, node.metrics_port, "/metrics", tls=good)
         assert status == 200
         expiry = "dledger_certificate_expiry_timestamp_seconds"
@@ -350,8 +378,42 @@ async def test_node_under_tls_is_asked_by_certified_programs_alone(
         nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         nobody.load_verify_locations(files["tls_ca"])
         for stranger in (nobody, None):
+            # while there are users, the other port takes those who show none
+            node.parts.router._listener.want_certificates(False)
             with pytest.raises(OSError):
                 await asyncio.to_thread(fetch, node.metrics_port, "/livez", tls=stranger)
+
+
+@pytest.mark.usefixtures("new_loop")
+async def test_new_certificates_are_shown_to_those_who_ask_from_then_on(
+    play: Callable[..., Any], issue: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before there is a gate too, from the beginning of the start on."""
+    files, opened, seen = issue(nodes=("n0",)), node_module.open_store, []
+    expiry = 'dledger_certificate_expiry_timestamp_seconds{certificate="node"}'
+    async with play(1, start=False, metrics_port=0, **files) as group:
+        server = group.make("n0")
+
+        def scraped() -> float:
+            text = fetch(server.metrics_port, "/metrics", tls=context_of(files))[2]
+            return parsed(text)[expiry]
+
+        def open_and_ask(*args: Any, **named: Any) -> Any:
+            seen.append(scraped())
+            return opened(*args, **named)
+
+        monkeypatch.setattr(node_module, "open_store", open_and_ask)
+        await server.start()
+        group.nodes["n0"] = server
+        soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=5)
+        other = issue(nodes=("n0",), not_after=soon)  # of an authority of its own
+        for name, path in other.items():
+            shutil.copyfile(path, files[name])
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            await asyncio.to_thread(scraped)
+        server.reload()
+        server._monitor._pages = {}
+        assert await asyncio.to_thread(scraped) == int(soon.timestamp()) < seen[0]
 
 
 @pytest.mark.group(1)
@@ -369,6 +431,12 @@ async def test_node_whose_clients_prove_a_secret_wants_the_token(
         for wrong in ({}, {"Authorization": "Bearer x"}, {"Authorization": token}):
             status, _, text = await ask(node, path, **wrong)
             assert (status, "metrics.token" in text) == (401, True)
+    log = tmp_path / "n0" / "audit.log"
+    await group.until(log.exists)
+    await group.until(lambda: log.read_text().endswith("\n"))
+    (line,) = map(json.loads, log.read_text().splitlines())
+    assert (line["event"], line["result"]) == ("authenticate", "refused")
+    assert (line["principal"], line["details"]) == (ANONYMOUS, {"port": "metrics"})
     right = {"Authorization": f"Bearer {token}"}
     assert (await ask(node, "/metrics", **right))[0] == 200
 

@@ -382,3 +382,23 @@ async def test_an_exposed_node_says_so_at_its_start_and_each_hour(
         for now_ms in (5, 100, AGAIN_MS, AGAIN_MS + 5, AGAIN_MS + 100):
             exposure.tick(now_ms)
         assert caplog.text.count("whoever connects may read, write and delete") == 2 * is_told
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_told"),
+    [
+        ({"metrics_port": 0, "metrics_host": "0.0.0.0"}, True),
+        ({"metrics_port": 0, "metrics_host": "::1"}, False),
+        ({"metrics_host": "0.0.0.0"}, False),
+    ],
+)
+async def test_metrics_that_the_network_may_read_are_told_as_well(
+    play: Play, caplog: pytest.LogCaptureFixture, settings: dict[str, Any], is_told: bool
+) -> None:
+    async with play(1) as group:
+        context = (await group.leader()).parts.context
+        node = replace(context.node, insecure=True, **settings)
+        exposure = Exposure(replace(context, current=CurrentSettings(node)))
+        for now_ms in (5, 100, AGAIN_MS + 5):
+            exposure.tick(now_ms)
+        assert caplog.text.count("the network may read them") == 2 * is_told

@@ -135,8 +135,8 @@ class NodeConfig:
     """Where it listens. Loopback unless told otherwise. Beyond it, clients must be known: by
     ``tls_ca``, or by ``clients_prove``."""
     insecure: bool = False
-    """It may listen beyond loopback although nothing tells its clients from strangers. A warning
-    says so at each start and each hour."""
+    """It may listen beyond loopback although nothing tells its clients from strangers, and serve
+    metrics there without TLS. A warning says so at each start and each hour."""
     port: int = 0
     """0: any free one, printed and written to the store."""
     unix_group_reads: bool = False
@@ -238,7 +238,7 @@ class NodeConfig:
     """Port of metrics and health over HTTP: ``/metrics``, ``/livez``, ``/readyz``. 0: any free one,
     which the status has. -1: none. The nodes of a path have this port and those behind it."""
     metrics_host: str = "127.0.0.1"
-    """Where that port is open; beyond loopback it needs TLS."""
+    """Where that port is open; beyond loopback it needs TLS, or ``insecure``."""
 
     def __post_init__(self) -> None:
         check_name("node id", self.node_id)

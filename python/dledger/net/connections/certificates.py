@@ -20,10 +20,13 @@ from dledger.net.reloaded import Reloaded
 
 @dataclass(frozen=True, slots=True)
 class NodeCertificates:
-    """The two contexts of a node, of one state of its files."""
+    """The contexts of a node, of one state of its files."""
 
     accepts: ssl.SSLContext
     """For connections to its port."""
+    scraped: ssl.SSLContext
+    """For those to its port of metrics: each shows a certificate, whoever else may come to the
+    other one without."""
     connects: ssl.SSLContext
     """For its own connections."""
     own: dict[str, Any]
@@ -51,14 +54,15 @@ def node_certificates(tls: Tls, node_id: str) -> Reloaded[NodeCertificates]:
 
     def load() -> NodeCertificates:
         nonlocal is_first
-        accepts, connects = server_context(tls), client_context(tls)
+        accepts, scraped, connects = server_context(tls), server_context(tls), client_context(tls)
         assert accepts is not None
+        assert scraped is not None
         assert connects is not None
         own = check_own_certificate(tls, node_id)
         if not is_first:
             _refuse_not_valid(tls, own)
         is_first = False
-        return NodeCertificates(accepts, connects, own)
+        return NodeCertificates(accepts, scraped, connects, own)
 
     return Reloaded(tls.paths, load)
 

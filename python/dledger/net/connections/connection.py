@@ -14,7 +14,7 @@ from dledger.net.address import limit_unsent, split_address, tune
 from dledger.net.connections.handlers import Handlers
 from dledger.net.connections.incoming import Incoming
 from dledger.net.connections.outgoing import WRITE_HIGH_BYTES
-from dledger.net.connections.tls import Shown, nodes_of, not_opened, shown_by
+from dledger.net.connections.tls import Shown, nodes_of, not_opened, shown_on
 from dledger.net.limits.frame_turns import FrameTurns
 from dledger.net.limits.inflow import Inflow
 from dledger.net.limits.outflow import Outflow
@@ -88,7 +88,7 @@ class Connection(Incoming, asyncio.BufferedProtocol):
             # else only the transport may write to it
             if transport.get_extra_info("sslcontext") is None:
                 self._descriptor = sock.fileno()
-        self.peer_name = _name(transport.get_extra_info("peername"))
+        self.peer_name = name_of(transport.get_extra_info("peername"))
         self.host = self.account = self.peer_name.rpartition(":")[0] or "?"
         self.opened_at = self.idle_since = self._loop.time()
         if self._handlers.on_open is not None:
@@ -136,9 +136,7 @@ class Connection(Incoming, asyncio.BufferedProtocol):
     @property
     def shown(self) -> Shown | None:
         """What the other side has shown of itself; None without TLS."""
-        if self._transport is None or self._transport.get_extra_info("sslcontext") is None:
-            return None
-        return shown_by(self._transport.get_extra_info("peercert"))
+        return None if self._transport is None else shown_on(self._transport)
 
     @property
     def outflow(self) -> Outflow[Connection]:
@@ -196,7 +194,8 @@ class Connection(Incoming, asyncio.BufferedProtocol):
         await asyncio.shield(self._closed)
 
 
-def _name(peer: Any) -> str:
+def name_of(peer: Any) -> str:
+    """``host:port`` of an address as sockets have it."""
     return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) >= 2 else "?"
 
 

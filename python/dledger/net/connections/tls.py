@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ssl
 import time
+from asyncio import BaseTransport
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -59,8 +60,11 @@ class Shown:
     """As `nodes`: its URIs ``dledger://client/alice``."""
 
 
-def shown_by(certificate: Mapping[str, Any] | None) -> Shown:
-    """``certificate``: as `ssl` gives it once it is verified; None where there is none."""
+def shown_on(transport: BaseTransport) -> Shown | None:
+    """By the other side of a connection; None without TLS."""
+    if transport.get_extra_info("sslcontext") is None:
+        return None
+    certificate = transport.get_extra_info("peercert")
     return Shown(
         certificate is not None,
         frozenset(nodes_of(certificate)),
@@ -119,15 +123,6 @@ def own_certificate(tls: Tls) -> dict[str, Any]:
             with suppress(ssl.SSLWantReadError):
                 end.do_handshake()
         return cast(dict[str, Any], client.getpeercert() or {})
-
-
-def authorities_of(tls: Tls) -> list[dict[str, Any]]:
-    """The certificates in ``tls_ca``, in the form of ``getpeercert``.
-
-    Raises:
-        ConfigError: as `server_context`.
-    """
-    return cast(list[dict[str, Any]], _context(ssl.PROTOCOL_TLS_SERVER, tls).get_ca_certs())
 
 
 class CertificateRefused(AccessDenied):

@@ -107,7 +107,7 @@ class Authorizer(NodePart):
         """What the rules say to something that a principal might ask for."""
         who, operation, kind = request.principal, request.operation, request.resource_type
         text = ""
-        if _is_trusted(who):
+        if is_trusted(who):
             who, text = EVERYBODY, "the owner of a group and its nodes may do everything"
         elif not self.is_on:
             text = "there are no rules, so everybody who is admitted may do everything"
@@ -129,7 +129,7 @@ class Authorizer(NodePart):
         """The principal that rules hold for; None: this is the owner, or a node, which could as
         well write what it likes into the log."""
         principal: Principal = connection.context.principal
-        if _is_trusted(principal):
+        if is_trusted(principal):
             return None
         return None if principal == ANONYMOUS and connection.peer_nodes else principal
 
@@ -204,7 +204,8 @@ class Authorizer(NodePart):
         return Code.ACCESS_DENIED, denial(principal, need)
 
 
-def _is_trusted(principal: str) -> bool:
+def is_trusted(principal: str) -> bool:
+    """Whether rules do not hold for it: the owner, or a node."""
     return principal == OWNER or principal.startswith("Node:")
 
 

@@ -269,3 +269,5 @@ class ClientQuotas(NodePart):
         counts: dict[str, Any] = self.throttled.setdefault(name, {"requests": 0, "ms": 0})
         counts["requests"] += requests
         counts["ms"] += round(pause_s * 1000)
+        if self._context.meters is not None:
+            self._context.meters.throttled += requests

@@ -17,7 +17,7 @@ from dledger.net import Connection, Listener
 from dledger.net.limits.accounts import account_of
 from dledger.net.limits.connection_slots import TooMany
 from dledger.net.limits.turns import Pace, Turns
-from dledger.node.access.client_quotas import Budget, ClientQuotas
+from dledger.node.access.client_quotas import Budget, ClientQuotas, Counts
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.peers.handshake import Gate, Visit
 from dledger.node.peers.logins import Login, LoginPauses
@@ -188,6 +188,11 @@ class PortSessions(NodePart):
             self.clients[connection] = None
             self._quotas.begin(connection, session)
             self.used_ms = self._now_ms()
+
+    @property
+    def throttled(self) -> Counts:
+        """As `ClientQuotas` has it."""
+        return self._quotas.throttled
 
     def is_paused(self, connection: Connection) -> bool:
         """Whether the principal at the other side has overdrawn its quotas."""

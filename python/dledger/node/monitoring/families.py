@@ -1,7 +1,8 @@
 """All metrics of a node, by name: kind, meaning, labels. docs/metrics.md has the same table.
 
 No label has a partition or an address, and those with names that users choose (`topic`,
-`consumer_group`) have so many values at most that a node has no more than 10,000 series.
+`consumer_group`) or principals have so many values at most that a node has no more than 10,000
+series.
 """
 
 from __future__ import annotations
@@ -81,14 +82,17 @@ _ALL: Final = (
     Family("dledger_requests_total", _C, "requests of clients, but for their status"),
     Family("dledger_requests_refused_total", _C, "answers that are no success, by code", "code"),
     Family("dledger_requests_throttled_total", _C, "requests behind which a client had to wait"),
+    Family("dledger_throttled_seconds_total", _C, "times in which no request of a principal was "
+           "taken, since it was over a quota", "principal"),
     Family("dledger_pending_requests", _G, "writes that wait for their answers"),
     Family("dledger_pending_bytes", _G, "their bytes"),
     Family("dledger_pending_bytes_limit", _G, "pending_bytes: more is refused"),
     Family("dledger_pending_reads", _G, "readers that wait for new records"),
     # clock, certificates
     Family("dledger_clock_off", _G, "whether the node's wall clock is off, or has jumped"),
-    Family("dledger_certificate_expiry_timestamp_seconds", _G, "end of the validity of the node's "
-           "certificate, and of the first to end of its authorities', seconds since 1970",
+    Family("dledger_certificate_expiry_timestamp_seconds", _G, "end of the validity of the "
+           "certificate that the node uses, and of the first to end of its authorities', seconds "
+           "since 1970",
            "certificate"),
     # topics and consumer groups
     Family("dledger_topics", _G, "topics"),

@@ -24,6 +24,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from dledger.errors import ConfigError, PortInUse
+from dledger.net.connections.connection import name_of
+from dledger.net.connections.tls import Shown, shown_on
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,10 @@ class HttpRequest:
 
     path: str
     headers: HTTPMessage
+    address: str
+    """``host:port`` of the other side."""
+    shown: Shown | None
+    """What that has shown of itself; None without TLS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +84,15 @@ class HttpServer:
 
     Args:
         answer: called on the server's thread, for one request at a time.
-        tls: clients show a certificate under it.
+        tls: gives the context of the next connection, in which clients show a certificate; None:
+            it is plain.
     """
 
     def __init__(
-        self, answer: Callable[[HttpRequest], HttpAnswer], *, tls: ssl.SSLContext | None = None
+        self,
+        answer: Callable[[HttpRequest], HttpAnswer],
+        *,
+        tls: Callable[[], ssl.SSLContext | None],
     ) -> None:
         self._answer = answer
         self._tls = tls
@@ -180,10 +190,10 @@ class HttpServer:
             try:
                 async with asyncio.timeout(REQUEST_S):
                     transport, _ = await self._loop.connect_accepted_socket(
-                        lambda: protocol, accepted, ssl=self._tls
+                        lambda: protocol, accepted, ssl=self._tls()
                     )
                     writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
-                    method, answer = await self._heard(reader)
+                    method, answer = await self._heard(reader, transport)
                 task = asyncio.current_task()
                 assert task is not None
                 self._silent.pop(task, None)
@@ -193,7 +203,9 @@ class HttpServer:
                 if writer is not None:
                     writer.transport.abort()
 
-    async def _heard(self, reader: asyncio.StreamReader) -> tuple[str, HttpAnswer]:
+    async def _heard(
+        self, reader: asyncio.StreamReader, transport: asyncio.BaseTransport
+    ) -> tuple[str, HttpAnswer]:
         """The method of a request, and the answer."""
         try:
             head = await reader.readuntil(b"\r\n\r\n")
@@ -203,7 +215,13 @@ class HttpServer:
         line, _, rest = head.partition(b"\r\n")
         try:
             method, target, version = line.decode("ascii").split(" ")
-            request = HttpRequest(urlsplit(target).path, parse_headers(BytesIO(rest)))
+            headers = parse_headers(BytesIO(rest))
+            request = HttpRequest(
+                urlsplit(target).path,
+                headers,
+                name_of(transport.get_extra_info("peername")),
+                shown_on(transport),
+            )
         except (ValueError, HTTPException):
             return "", HttpAnswer.of(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
         if not version.startswith("HTTP/1."):

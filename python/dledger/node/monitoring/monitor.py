@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -14,19 +16,20 @@ from typing import Final
 from dledger.config import NodeConfig
 from dledger.environment import Environment
 from dledger.errors import ConfigError, PathError
-from dledger.net.connections.tls import server_context
+from dledger.net.connections.certificates import NodeCertificates, node_certificates
+from dledger.net.reloaded import Reloaded
 from dledger.net.secret import read_secret
 from dledger.node.meters import Meters
 from dledger.node.monitoring import values
-from dledger.node.monitoring.certificates import CertificateExpiry
 from dledger.node.monitoring.exposition import Exposition
 from dledger.node.monitoring.health import Health
 from dledger.node.monitoring.http_server import HttpAnswer, HttpRequest, HttpServer
+from dledger.node.monitoring.scrapers import NEED, ScrapeRules, scraper
 from dledger.node.monitoring.topics import LagSeries, TopicSeries
 from dledger.node.parts import NodeParts
-from dledger.node.peers.membership_secret import on_loopback
+from dledger.node.peers.membership_secret import shows_metrics
 from dledger.raft.state.ready import RoleChange
-from dledger.types import NodeId, Role, Term
+from dledger.types import ANONYMOUS, NodeId, Principal, Role, Term
 
 BEAT_S: Final = 0.5
 """How often the node's loop says that it runs."""
@@ -41,15 +44,15 @@ class Monitor:
 
     Raises:
         ConfigError: prometheus-client is missing, or the host is reached from other machines and
-            the node has no TLS.
+            the node has no TLS, and is not told to do without (``insecure``).
     """
 
     def __init__(self, node: NodeConfig, environment: Environment) -> None:
-        if node.tls is None and not on_loopback(f"{node.metrics_host}:1"):
+        if shows_metrics(node) and not node.insecure:
             raise ConfigError(
                 f"metrics_host {node.metrics_host} is reached from other machines, and nothing "
-                "tells who asks: give the node TLS (tls_ca, tls_certificate, tls_key), or leave "
-                "metrics_host on loopback"
+                "tells who asks: give the node TLS (tls_ca, tls_certificate, tls_key), leave "
+                "metrics_host on loopback, or say insecure=true"
             )
         self._node = node
         self._now_s = environment.now_s
@@ -57,11 +60,17 @@ class Monitor:
         self.health = Health()
         self._topics = TopicSeries()
         self._groups = LagSeries(lambda: environment.wall_us() / 1e6)
-        self._expiry = CertificateExpiry(node.tls)
+        self._certificates: Reloaded[NodeCertificates] | None = None
+        """None: there is no TLS. Those of the gate, once there is one: it loads new ones."""
+        if node.tls is not None:
+            self._certificates = node_certificates(node.tls, node.node_id)
         self._exposition = Exposition(self._values)
         self._pages: dict[str, tuple[float, HttpAnswer]] = {}
         self._token = self._make_token() if node.clients_prove else ""
-        self._server = HttpServer(self._answer, tls=server_context(node.tls))
+        self._server = HttpServer(self._answer, tls=self._context)
+        self._rules = ScrapeRules()
+        self._loop: asyncio.AbstractEventLoop
+        """The node's, once it has parts."""
         self._timer: asyncio.TimerHandle | None = None
         self._leader: NodeId | None = None
         self._term = Term(-1)
@@ -96,12 +105,18 @@ class Monitor:
         parts.events.role.subscribe(self._role_changed)
         parts.context.status.add(lambda: {"metrics_port": self.port})
         self._term = parts.context.raft.term
+        self._certificates = parts.gate.certificates
+        self._loop = asyncio.get_running_loop()
+        if not parts.context.catalog_lost:  # else those that were known last
+            use_rules = partial(self._rules.use, parts.context.catalog)
+            parts.events.access_changed.subscribe(use_rules)
+            use_rules()
         self._beat()
         self.health.parts = parts
 
     def _beat(self) -> None:
         self.health.beat_s = self._now_s()
-        self._timer = asyncio.get_running_loop().call_later(BEAT_S, self._beat)
+        self._timer = self._loop.call_later(BEAT_S, self._beat)
 
     def _role_changed(self, change: RoleChange) -> None:
         if change.role is Role.CANDIDATE and change.term > self._term:
@@ -125,20 +140,57 @@ class Monitor:
 
     # --- on the server's thread -------------------------------------------------------------------
 
+    def _context(self) -> ssl.SSLContext | None:
+        certificates = self._certificates
+        return None if certificates is None else certificates.value.scraped
+
     def _answer(self, request: HttpRequest) -> HttpAnswer:
         given = request.headers.get("Authorization", "").encode()
         if self._token and not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
-            return HttpAnswer.of(
-                HTTPStatus.UNAUTHORIZED,
-                f"send 'Authorization: Bearer TOKEN'; {TOKEN_FILE} in the node's directory has it",
+            text = (
+                f"send 'Authorization: Bearer TOKEN'; {TOKEN_FILE} in the node's directory has it"
             )
+            self._audit("authenticate", ANONYMOUS, request.address, text)
+            return HttpAnswer.of(HTTPStatus.UNAUTHORIZED, text)
         if request.path == "/metrics":
-            return self._page(request.headers.get("Accept", ""))
+            return self._refusal(request) or self._page(request.headers.get("Accept", ""))
         if request.path == "/livez":
             return _verdict(self.health.dead(self._now_s()))
         if request.path == "/readyz":
             return _verdict(self.health.unready(self._now_s()))
         return HttpAnswer.of(HTTPStatus.NOT_FOUND, "there are /metrics, /livez and /readyz")
+
+    def _refusal(self, request: HttpRequest) -> HttpAnswer | None:
+        """The answer to one who may not see metrics; None: it may."""
+        principal = scraper(request.shown, has_token=bool(self._token))
+        text = self._rules.refusal(principal, request.shown)
+        if not text:
+            return None
+        need = {"operation": NEED.operation, "resource": NEED.resource_type}
+        self._audit("authorize", principal, request.address, text, **need)
+        return HttpAnswer.of(HTTPStatus.FORBIDDEN, text)
+
+    def _audit(
+        self, event: str, principal: Principal, address: str, refused: str, **details: str
+    ) -> None:
+        """Write a refusal to the audit log, which the node's loop alone does; it has none before it
+        has parts."""
+        parts = self.health.parts
+        if parts is None:
+            return
+
+        def write() -> None:
+            if self.health.parts is parts:  # else that log is closed
+                parts.context.audit.record(
+                    event,
+                    principal=principal,
+                    address=address,
+                    refused=refused,
+                    port="metrics",
+                    **details,
+                )
+
+        self._loop.call_soon_threadsafe(write)
 
     def _page(self, accept: str) -> HttpAnswer:
         now_s = self._now_s()
@@ -154,13 +206,14 @@ class Monitor:
         return page
 
     def _values(self) -> values.Values:
-        now_s, parts = self._now_s(), self.health.parts
+        now_s, parts, certificates = self._now_s(), self.health.parts, self._certificates
         found: values.Values = {
             "dledger_ready": not self.health.unready(now_s),
             "dledger_loop_silent_seconds": self.health.silent_s(now_s),
-            "dledger_certificate_expiry_timestamp_seconds": self._expiry.times(now_s),
         }
         found |= values.of_meters(self.meters)
+        if certificates is not None:
+            found |= values.of_certificates(certificates.value)
         if parts is not None:
             found |= _steady(lambda: self._of_parts(parts))
         return found

@@ -3,8 +3,10 @@ of what may change meanwhile."""
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
+from dledger.net.connections.certificates import NodeCertificates
 from dledger.node.meters import BOUNDS_S, Histogram, Meters
 from dledger.node.parts import NodeParts
 from dledger.storage.api import DiskLevel
@@ -32,6 +34,17 @@ def of_meters(meters: Meters) -> Values:
         "dledger_elections_total": meters.elections,
         "dledger_leader_changes_total": meters.leader_changes,
     }
+
+
+def of_certificates(certificates: NodeCertificates) -> Values:
+    """When those that are used now end, in seconds since 1970."""
+    authorities = certificates.scraped.get_ca_certs()
+    ends = {"node": float(certificates.not_after)}
+    if authorities:
+        ends["authority"] = min(
+            float(ssl.cert_time_to_seconds(str(each["notAfter"]))) for each in authorities
+        )
+    return {"dledger_certificate_expiry_timestamp_seconds": ends}
 
 
 def buckets_of(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
@@ -115,10 +128,12 @@ def _damage(parts: NodeParts) -> Values:
 
 
 def _clients(parts: NodeParts) -> Values:
+    throttled = list(parts.router.port_sessions.throttled.items())
     return {
         "dledger_client_connections": parts.router.clients,
         "dledger_client_connections_limit": parts.context.node.max_connections,
         "dledger_requests_total": parts.router.client_requests,
+        "dledger_throttled_seconds_total": {name: one["ms"] / 1000 for name, one in throttled},
         "dledger_pending_requests": parts.proposals.waiting,
         "dledger_pending_bytes": parts.proposals.unanswered.held_bytes,
         "dledger_pending_bytes_limit": parts.context.group.pending_bytes,

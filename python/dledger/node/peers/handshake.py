@@ -333,6 +333,12 @@ def _not_certified(hello: HelloRequest, shown: Shown) -> str:
             f"{node_id} needs a certificate with the URI dledger://node/{node_id}, and the one "
             f"that it shows {whose}"
         )
+    return not_one_user(shown)
+
+
+def not_one_user(shown: Shown) -> str:
+    """Why a client's certificate is not for one user, nor for nobody in particular; empty where it
+    is."""
     if len(shown.users) > 1:
         return (
             f"its certificate is for the users {', '.join(map(repr, sorted(shown.users)))}, and a "

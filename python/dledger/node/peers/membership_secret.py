@@ -36,6 +36,12 @@ def is_exposed(node: NodeConfig) -> bool:
     return node.tls is None and not node.clients_prove and not on_loopback(f"{node.host}:1")
 
 
+def shows_metrics(node: NodeConfig) -> bool:
+    """Whether other machines reach its port of metrics, and that has no TLS."""
+    served = node.metrics_port >= 0 and node.tls is None
+    return served and not on_loopback(f"{node.metrics_host}:1")
+
+
 def check_exposure(node: NodeConfig) -> None:
     """Raises `ConfigError` for a new node that `is_exposed` and is not told to be. An older one
     goes on, with the warning of `dledger.node.maintenance.exposure`."""
