@@ -15,6 +15,7 @@ import trustme
 from dledger.cli.access import users as command
 from dledger.testing import InProcessGroup
 from tests.cli.commands import out, refusal, run
+from tests.permit_all import PERMIT_ALL
 
 PASSWORD = "down the rabbit hole"
 
@@ -28,6 +29,7 @@ def user(
     authority = trustme.CA()
     with InProcessGroup(1, **issue(authority=authority)) as group:
         files = issue(authority=authority, nodes=())
+        group.client(**files).add_acls(PERMIT_ALL)
         options = " ".join(f"--{name.replace('_', '-')} {path}" for name, path in files.items())
         where = group.bootstrap_servers
         out(f"context add admin -b {where} {options} --use")
