@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -173,7 +173,25 @@ def test_other_methods_are_refused(page: Page, method: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/static/console.js", "/nowhere", "/login?token=x"])
 def test_every_answer_forbids_scripts_frames_and_guesses(page: Page, path: str) -> None:
-    headers = page.get(path).headers
+    check_headers(path, page.get(path).headers)
+
+
+@pytest.mark.parametrize("path", ["/", "/nodes"])
+def test_answer_to_a_fault_has_the_headers_and_no_details(
+    open_console: Callable[..., Page], path: str
+) -> None:
+    page = open_console()
+    page.app.state.console = None  # no page can be made
+    with pytest.raises(AttributeError):
+        page.get(path)  # the server, which logs it, sees the fault itself
+    quiet = Page(page.app, base_url=OWN, raise_server_exceptions=False, cookies=page.cookies)
+    answer = quiet.get(path)
+    assert answer.status_code == 500
+    assert answer.text.startswith("The console has met an error of its own")
+    check_headers(path, answer.headers)
+
+
+def check_headers(path: str, headers: Mapping[str, str]) -> None:
     policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
     assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
     assert policy["script-src"] == policy["style-src"] == policy["form-action"] == "'self'"
