@@ -13,7 +13,19 @@ from dledger.environment import Environment
 from dledger.errors import ConfigError
 from tests.console.conftest import OWN, Page
 
-PATHS = ("/", "/topics", "/topics/t", "/topics/t/records", "/groups", "/settings", "/nowhere")
+PATHS = (
+    "/",
+    "/topics",
+    "/topics/t",
+    "/topics/t/records",
+    "/groups",
+    "/settings",
+    "/users",
+    "/acls",
+    "/quotas",
+    "/audit",
+    "/nowhere",
+)
 
 
 class Clock(Environment):
@@ -125,12 +137,21 @@ POSTS = (
     "/topics/t/partitions",
     "/topics/t/delete",
     "/groups/g/reset",
+    "/users/g/remove",
+    "/users/g/tokens/k/revoke",
+    "/acls",
+    "/acls/remove",
+    "/quotas",
+    "/quotas/remove",
 )
 
 
 @pytest.mark.parametrize("path", POSTS)
 def test_form_without_its_token_or_origin_changes_nothing(writer: Page, path: str) -> None:
     fields = {"name": "forged", "partitions": "1", "type": "raw", "confirm": "t"}
+    fields |= {"effect": "allow", "principal": "User:x", "operation": "admin"}
+    fields |= {"resource_type": "cluster", "resource": "", "force": "on"}
+    fields |= {"entity": "User:x", "quota": "requests", "value": "1"}
     ours = {"Origin": OWN}
     assert writer.post(path, data=fields, headers=ours).status_code == 403
     wrong = fields | {"csrf": "x" * 43}
@@ -140,11 +161,14 @@ def test_form_without_its_token_or_origin_changes_nothing(writer: Page, path: st
     assert writer.post(path, data=right).status_code == 403  # no browser leaves the origin out
     assert writer.post(path, json=right, headers=ours).status_code == 415
     assert "forged" not in writer.get("/topics").text
+    group = writer.app.state.console.group.looking
+    assert not group.acls()
+    assert not group.quotas()
 
 
 def test_every_route_that_changes_something_is_among_the_forms(writer: Page) -> None:
     posts = {
-        route.path.replace("{name}", "t" if "topics" in route.path else "g")
+        route.path.replace("{name}", "t" if "topics" in route.path else "g").replace("{token}", "k")
         for route in writer.app.routes
         if "POST" in (getattr(route, "methods", None) or ())
     }
