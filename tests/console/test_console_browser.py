@@ -357,6 +357,44 @@ def test_records_of_strangers_do_nothing(open_page: Callable[..., Any], client: 
     assert asked == []
 
 
+def test_rules_are_added_tested_and_removed(open_page: Callable[..., Any], client: Client) -> None:
+    page = open_page("/acls", write=True)
+    form = page.locator("form", has=page.get_by_role("button", name="Add rule"))
+    form.get_by_label("Principal").fill("User:ANONYMOUS")
+    form.get_by_label("Operation").select_option("admin")
+    form.get_by_label("Resource").select_option("cluster")
+    form.get_by_role("button").click()
+    try:
+        wait_for(page, "The rule holds from now on.")
+        test = page.locator("form", has=page.get_by_role("button", name="Test"))
+        test.get_by_label("Principal").fill("User:ANONYMOUS")
+        test.get_by_label("Operation").select_option("describe")
+        test.get_by_label("Resource").select_option("cluster")
+        test.get_by_role("button").click()
+        wait_for(page, "by the rule: allow User:ANONYMOUS admin cluster")
+    finally:
+        page.goto(f"{page.console.address}/acls")
+        page.get_by_role("link", name="Remove rule allow User:ANONYMOUS admin cluster").click()
+        page.get_by_label("Also where nobody could change").check()
+        page.get_by_role("button", name="Remove rule").click()
+    wait_for(page, "The rule holds no longer.")
+    assert client.acls() == []
+
+
+def test_quotas_are_set_and_removed(open_page: Callable[..., Any], client: Client) -> None:
+    page = open_page("/quotas", write=True)
+    page.get_by_role("combobox").select_option("requests")
+    page.get_by_label("Principal", exact=True).fill("User:alice")
+    page.get_by_label("Value").fill("500")
+    page.get_by_role("button", name="Set quota").click()
+    wait_for(page, "The quota is set.")
+    assert client.quotas() == {"User:alice": {"requests": 500}}
+    page.get_by_role("link", name="Remove requests a second of User:alice").click()
+    page.get_by_role("button", name="Remove quota").click()
+    wait_for(page, "The quota is removed.")
+    assert client.quotas() == {}
+
+
 def test_killed_leader_is_seen_within_two_seconds(
     open_page: Callable[..., Any], log: InProcessGroup
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -13,7 +13,19 @@ from dledger.environment import Environment
 from dledger.errors import ConfigError
 from tests.console.conftest import OWN, Page
 
-PATHS = ("/", "/topics", "/topics/t", "/topics/t/records", "/groups", "/settings", "/nowhere")
+PATHS = (
+    "/",
+    "/topics",
+    "/topics/t",
+    "/topics/t/records",
+    "/groups",
+    "/settings",
+    "/users",
+    "/acls",
+    "/quotas",
+    "/audit",
+    "/nowhere",
+)
 
 
 class Clock(Environment):
@@ -125,12 +137,21 @@ POSTS = (
     "/topics/t/partitions",
     "/topics/t/delete",
     "/groups/g/reset",
+    "/users/g/remove",
+    "/users/g/tokens/k/revoke",
+    "/acls",
+    "/acls/remove",
+    "/quotas",
+    "/quotas/remove",
 )
 
 
 @pytest.mark.parametrize("path", POSTS)
 def test_form_without_its_token_or_origin_changes_nothing(writer: Page, path: str) -> None:
     fields = {"name": "forged", "partitions": "1", "type": "raw", "confirm": "t"}
+    fields |= {"effect": "allow", "principal": "User:x", "operation": "admin"}
+    fields |= {"resource_type": "cluster", "resource": "", "force": "on"}
+    fields |= {"entity": "User:x", "quota": "requests", "value": "1"}
     ours = {"Origin": OWN}
     assert writer.post(path, data=fields, headers=ours).status_code == 403
     wrong = fields | {"csrf": "x" * 43}
@@ -140,11 +161,14 @@ def test_form_without_its_token_or_origin_changes_nothing(writer: Page, path: st
     assert writer.post(path, data=right).status_code == 403  # no browser leaves the origin out
     assert writer.post(path, json=right, headers=ours).status_code == 415
     assert "forged" not in writer.get("/topics").text
+    group = writer.app.state.console.group.looking
+    assert not group.acls()
+    assert not group.quotas()
 
 
 def test_every_route_that_changes_something_is_among_the_forms(writer: Page) -> None:
     posts = {
-        route.path.replace("{name}", "t" if "topics" in route.path else "g")
+        route.path.replace("{name}", "t" if "topics" in route.path else "g").replace("{token}", "k")
         for route in writer.app.routes
         if "POST" in (getattr(route, "methods", None) or ())
     }
@@ -173,7 +197,25 @@ def test_other_methods_are_refused(page: Page, method: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/static/console.js", "/nowhere", "/login?token=x"])
 def test_every_answer_forbids_scripts_frames_and_guesses(page: Page, path: str) -> None:
-    headers = page.get(path).headers
+    check_headers(path, page.get(path).headers)
+
+
+@pytest.mark.parametrize("path", ["/", "/nodes"])
+def test_answer_to_a_fault_has_the_headers_and_no_details(
+    open_console: Callable[..., Page], path: str
+) -> None:
+    page = open_console()
+    page.app.state.console = None  # no page can be made
+    with pytest.raises(AttributeError):
+        page.get(path)  # the server, which logs it, sees the fault itself
+    quiet = Page(page.app, base_url=OWN, raise_server_exceptions=False, cookies=page.cookies)
+    answer = quiet.get(path)
+    assert answer.status_code == 500
+    assert answer.text.startswith("The console has met an error of its own")
+    check_headers(path, answer.headers)
+
+
+def check_headers(path: str, headers: Mapping[str, str]) -> None:
     policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
     assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
     assert policy["script-src"] == policy["style-src"] == policy["form-action"] == "'self'"

@@ -35,6 +35,14 @@ PATHS = (
     "/groups",
     "/groups/billing",
     "/groups/billing/reset?to=earliest",
+    "/users",
+    "/users/alice/remove",
+    "/acls",
+    "/acls?principal=User:alice&operation=read&resource_type=topic&resource=orders",
+    "/acls?principal=User:alice&operation=admin&resource_type=topic",
+    "/quotas",
+    "/quotas/remove?entity=User:alice&quota=bytes_in",
+    "/audit",
     "/settings",
     "/certificates",
     "/topics/nowhere",
@@ -58,6 +66,15 @@ def log(browser: Any) -> Iterator[InProcessGroup]:
         client.commit_offsets("billing", {"orders": {0: 250, 1: 0}})
         for at in range(60):
             client.commit_offsets(f"group-{at:02}", {"orders": {0: at}})
+        everything = ("topic *", "group *", "producer *", "cluster")
+        client.add_acls([f"allow User:ANONYMOUS all {what}" for what in everything])
+        names = [f"{at:03}{'<' * 900}" for at in range(300)]
+        client.add_acls([f"allow User:alice write producer {name}" for name in names])
+        client.add_user("alice", "down the rabbit hole")
+        for _ in range(3):
+            client.issue_token("alice", 3600)
+        client.set_quotas("User:alice", {"bytes_in": 10 << 20, "requests": 500})
+        client.set_quotas("Group", {"topics": 2000})
         yield group
 
 

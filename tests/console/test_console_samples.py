@@ -12,7 +12,7 @@ from dledger.client import Client
 from dledger.console.watch.samples import KEPT, NamedSamples, Sample
 from dledger.console.watch.watched_group import WatchedGroup
 from dledger.environment import Environment
-from dledger.errors import Unavailable
+from dledger.errors import PermissionDenied, Unavailable
 from dledger.testing import InProcessGroup
 
 
@@ -61,6 +61,21 @@ def test_error_leaves_the_former_answer_with_its_time(pool: Executor) -> None:
     told = sample.get(30)
     assert (told.value, told.time_s, told.error) == (7, 1.0, "gone")
     assert sample.get() == told  # a group that does not answer is not asked by every page anew
+
+
+def test_what_may_not_be_seen_any_more_is_not_kept(pool: Executor) -> None:
+    answers = [PermissionDenied("no"), 7]
+
+    def ask() -> int:
+        answer = answers.pop()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    sample = Sample(ask, pool, fresh_s=0)
+    assert sample.get().value == 7
+    told = sample.get()
+    assert (told.value, told.error) == (None, "no")
 
 
 def test_former_answer_is_shown_while_the_next_one_does_not_come(pool: Executor) -> None:

@@ -305,5 +305,5 @@ def test_section_is_there_where_the_client_has_its_call() -> None:
         status = partitions = None
 
     titles = [one.title for one in sections_of(Older)]
-    assert titles == ["Nodes", "Topics", "Settings", "Certificates"]
-    assert len(SECTIONS) == 5
+    assert titles == ["Nodes", "Topics", "Audit log", "Settings", "Certificates"]
+    assert len(SECTIONS) == 9

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from dledger.console.access.guard import ConsoleDoor, Guard
-from dledger.console.pages import groups, messages, overview, topics
+from dledger.console.pages import acls, groups, messages, overview, quotas, topics, users
 from dledger.console.pages.common import Console, dledger_error, http_error, make_environment
 from dledger.console.settings import ConsoleSettings
 from dledger.console.watch.watched_group import WatchedGroup
@@ -34,6 +34,20 @@ _PAGES: Final = (
     Route("/groups/{name}", groups.group),
     Route("/groups/{name}/reset", groups.preview, methods=["GET"]),
     Route("/groups/{name}/reset", groups.reset, methods=["POST"]),
+    Route("/users", users.users),
+    Route("/users/{name}/remove", users.preview_remove, methods=["GET"]),
+    Route("/users/{name}/remove", users.remove, methods=["POST"]),
+    Route("/users/{name}/tokens/{token}/revoke", users.preview_revoke, methods=["GET"]),
+    Route("/users/{name}/tokens/{token}/revoke", users.revoke, methods=["POST"]),
+    Route("/acls", acls.acls, methods=["GET"]),
+    Route("/acls", acls.add, methods=["POST"]),
+    Route("/acls/remove", acls.preview, methods=["GET"]),
+    Route("/acls/remove", acls.remove, methods=["POST"]),
+    Route("/quotas", quotas.quotas, methods=["GET"]),
+    Route("/quotas", quotas.put, methods=["POST"]),
+    Route("/quotas/remove", quotas.preview, methods=["GET"]),
+    Route("/quotas/remove", quotas.remove, methods=["POST"]),
+    Route("/audit", overview.audit),
 )
 _MESSAGES: Final = (
     Route("/topics/{name}/records", messages.records),

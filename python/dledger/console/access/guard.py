@@ -47,6 +47,10 @@ NO_SESSION: Final = (
     "printed last; it works once."
 )
 
+FAULT: Final = (
+    "The console has met an error of its own: what it is stands where dledger console was started."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ConsoleDoor:
@@ -78,10 +82,25 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            request = Request(scope, receive)
-            refusal = await self._refusal(request)
-            await (refusal or self._app)(scope, receive, _with_headers(scope["path"], send))
+            await self._answer(scope, receive, _with_headers(scope["path"], send))
         # nothing else is spoken here: the server refuses a web socket that nobody accepts
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            refusal = await self._refusal(Request(scope, receive))
+            await (refusal or self._app)(scope, receive, noted)
+        except Exception:
+            # Starlette's own answer goes out in front of this guard, without its headers
+            if not begun:
+                await _no(500, FAULT)(scope, receive, send)
+            raise  # the server logs it
 
     async def _refusal(self, request: Request) -> Response | None:
         """The answer to a request that may not pass."""

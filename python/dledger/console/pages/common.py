@@ -30,6 +30,13 @@ DONE: Final = {
     "deleted": "The topic is deleted.",
     "leads": "Leadership is transferred.",
     "reset": "The group goes on there.",
+    "removed": "The user is removed, with its tokens.",
+    "revoked": "The token is revoked.",
+    "holds": "The rule holds from now on.",
+    "known": "The rule was there already.",
+    "over": "The rule holds no longer.",
+    "set": "The quota is set.",
+    "unset": "The quota is removed.",
 }
 """What a page says after a change, by a word of its address."""
 STATUS: Final = {
@@ -131,7 +138,9 @@ class Console:
         )
 
 
-LIVE: Final = frozenset({"nodes", "topics", "topic", "groups", "group", "tail"})
+LIVE: Final = frozenset(
+    {"nodes", "topics", "topic", "groups", "group", "tail", "users", "acls", "quotas"}
+)
 """Pages a part of which is asked for each second."""
 
 
@@ -168,16 +177,54 @@ def http_error(request: Request, error: Exception) -> Response:
     return console_of(request).error(request, error.detail, error.status_code)
 
 
+def check_write(request: Request) -> None:
+    """Raises `HTTPException` where the console only reads."""
+    if not console_of(request).settings.write:
+        raise HTTPException(HTTPStatus.FORBIDDEN, READ_ONLY)
+
+
 def form_of(request: Request) -> dict[str, str]:
     """The form of a POST, which the guard has taken; only where the console may write.
 
     Raises:
         HTTPException: it only reads.
     """
-    if not console_of(request).settings.write:
-        raise HTTPException(HTTPStatus.FORBIDDEN, READ_ONLY)
+    check_write(request)
     found: dict[str, str] = request.state.form
     return found
+
+
+def confirmation(
+    request: Request,
+    title: str,
+    says: str,
+    action: str,
+    *,
+    typed: bool = False,
+    forced: str = "",
+    **fields: str,
+) -> Response:
+    """The page in front of a change that a link in a table leads to; its form comes back to the
+    same address.
+
+    Args:
+        says: what would be.
+        action: on the button.
+        typed: a name is to be typed (`confirmed`).
+        forced: what a check mark named ``force`` allows; empty: there is none.
+        fields: go along with the form.
+    """
+    check_write(request)
+    return console_of(request).page(
+        request,
+        "confirm",
+        title=title,
+        says=says,
+        action=action,
+        typed=typed,
+        forced=forced,
+        fields=fields,
+    )
 
 
 def confirmed(form: dict[str, str], name: str) -> None:

@@ -18,7 +18,7 @@ from dledger.client.group_reset import (
     wanted_offsets,
 )
 from dledger.client.positions import FORMS, parse_position
-from dledger.console.pages.common import READ_ONLY, confirmed, console_of, done, form_of
+from dledger.console.pages.common import check_write, confirmed, console_of, done, form_of
 from dledger.console.views.groups import GroupRow, group_row, member_rows, position_rows
 from dledger.console.views.paging import Paged, named, paged
 from dledger.console.watch.samples import Told
@@ -86,9 +86,8 @@ def group(request: Request) -> Response:
 
 def preview(request: Request) -> Response:
     """Where the group would go on."""
+    check_write(request)
     console, name = console_of(request), request.path_params["name"]
-    if not console.settings.write:
-        raise HTTPException(HTTPStatus.FORBIDDEN, READ_ONLY)
     topic, to = request.query_params.get("topic", ""), request.query_params.get("to", "")
     plan, _ = _plan(console.group.changing, name, topic, to)
     return console.page(

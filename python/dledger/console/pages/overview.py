@@ -1,4 +1,4 @@
-"""Nodes, settings, certificates; and the way in and out."""
+"""Nodes, settings, certificates, the audit log; and the way in and out."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dledger.console.access.guard import NO_SESSION
 from dledger.console.access.sessions import SESSION_S
 from dledger.console.pages.common import confirmed, console_of, done, form_of
 from dledger.console.views.nodes import node_rows, setting_rows
+from dledger.console.watch.audit_files import MOST_LINES, AuditFiles
 from dledger.release import RELEASE
 
 
@@ -77,4 +78,21 @@ def certificates(request: Request) -> Response:
     told = console.group.certificates.get()
     return console.page(
         request, "certificates", title="Certificates", told=told, rows=told.value or []
+    )
+
+
+def audit(request: Request) -> Response:
+    """Of a path's group, whose files are on this machine; no node tells a client of its own."""
+    console, query = console_of(request), request.query_params
+    event, principal = query.get("event", ""), query.get("principal", "")
+    files = AuditFiles(console.group.place, event=event, principal=principal)
+    return console.page(
+        request,
+        "audit",
+        title="Audit log",
+        rows=files.rows() if console.group.place else [],
+        files=files,
+        event=event,
+        principal=principal,
+        most=MOST_LINES,
     )

@@ -50,19 +50,26 @@ def _row(node: str, said: Mapping[str, Any], end: int) -> NodeRow:
         role=str(said.get("role", "")),
         term=said.get("term"),
         # the nodes are asked one after the other: a follower may be seen later than the leader
-        lag=max(0, end - int(said.get("durable_index", -1))),
+        lag=max(0, end - int(said["durable_index"])) if _is_whole(said) else None,
         disk_level=str(said.get("disk_level", "")),
         bytes_used=said.get("bytes_used"),
         release=str(said.get("release", "")),
-        address=f"{said.get('host', '')}:{said.get('port', '')}",
-        uptime_s=said.get("uptime_ms", 0) / 1000,
+        address=f"{said['host']}:{said['port']}" if "host" in said else "",
+        uptime_s=said["uptime_ms"] / 1000 if "uptime_ms" in said else None,
         connections=said.get("connections"),
         notes=tuple(_notes(said)),
     )
 
 
+def _is_whole(said: Mapping[str, Any]) -> bool:
+    """Whether the group's rules let this console see all that the node says."""
+    return "durable_index" in said
+
+
 def _notes(said: Mapping[str, Any]) -> list[str]:
     notes = []
+    if not _is_whole(said):
+        notes.append("the rest takes the right to describe cluster")
     if not said.get("admission", {}).get("admitted", True):
         notes.append("not admitted: it neither votes nor counts (dledger admit)")
     if faulty := said.get("repair", {}).get("faulty"):
@@ -109,10 +116,13 @@ def setting_rows(status: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str
 def _settings(said: Mapping[str, Any]) -> dict[str, str]:
     secret = said.get("secret", {})
     has = "members prove it" if secret.get("has") else "none"
+    members = ", ".join(map(str, said.get("members", ())))
+    if not _is_whole(said):
+        return {"group": str(said.get("group", "")), "members": members}
     return {
         "group": str(said.get("group", "")),
         "group id": str(said.get("group_id", "")) or "none: it is older than such ids",
-        "members": ", ".join(map(str, said.get("members", ()))),
+        "members": members,
         "flush": str(said.get("flush", "")),
         "secret": f"{has}, {'required' if secret.get('required') else 'not required'}",
     }

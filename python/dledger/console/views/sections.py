@@ -20,6 +20,10 @@ SECTIONS: Final = (
     Section("Nodes", "/", "status"),
     Section("Topics", "/topics", "partitions"),
     Section("Groups", "/groups", "lag"),
+    Section("Users", "/users", "users"),
+    Section("ACLs", "/acls", "acls"),
+    Section("Quotas", "/quotas", "quotas"),
+    Section("Audit log", "/audit", "status"),
     Section("Settings", "/settings", "status"),
     Section("Certificates", "/certificates", "status"),
 )

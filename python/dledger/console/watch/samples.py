@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from dledger.environment import REAL, Environment
-from dledger.errors import DLedgerError
+from dledger.errors import AccessDenied, DLedgerError
 
 T = TypeVar("T")
 FRESH_S: Final = 0.5
@@ -27,7 +27,7 @@ class Told(Generic[T]):
     """The last answer."""
 
     value: T | None
-    """None: there was none yet."""
+    """None: there was none yet, or the group's rules let this console have none."""
     time_s: float
     """When ``value`` was told, in seconds since 1970."""
     error: str = ""
@@ -38,7 +38,7 @@ class Sample(Generic[T]):
     """A question, and its last answer. Threads may share it.
 
     Args:
-        ask: the question; a `DLedgerError` leaves the former answer in place.
+        ask: the question; a `DLedgerError` leaves the former answer in place, `AccessDenied` none.
         pool: carries it out.
         fresh_s: no answer is asked for again before.
     """
@@ -96,7 +96,9 @@ class Sample(Generic[T]):
         try:
             told = Told(self._ask(), self._environment.wall_us() / 1e6)
         except DLedgerError as error:
-            told = Told(self._told.value, self._told.time_s, str(error))
+            # what this console may not see any more, no page shows any more
+            former = None if isinstance(error, AccessDenied) else self._told.value
+            told = Told(former, self._told.time_s, str(error))
         with self._lock:
             if changes == self._changes:  # else it may be of before the change
                 # of the end: a slow answer is no older for that

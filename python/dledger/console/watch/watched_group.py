@@ -7,13 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dledger.client import Client, Lag, MemberState
+from dledger.client import AclRule, Client, Lag, MemberState, UserState
 from dledger.config import Tls
 from dledger.config.log_paths import is_log_path
 from dledger.console.views.certificates import CertificateRow
 from dledger.console.views.topics import Places, Rate, rates
 from dledger.console.watch.certificates import certificates
 from dledger.console.watch.samples import NamedSamples, Sample
+from dledger.embedded.group import read_group
 from dledger.environment import REAL
 from dledger.errors import ConfigError, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
@@ -21,6 +22,8 @@ from dledger.protocol.messages.client import TopicInfo
 LOOK: Final[dict[str, Any]] = {"connect_timeout_ms": 600, "request_timeout_ms": 3000}
 """Of the client that looks: a page shows within two seconds that a node is gone."""
 CERTIFICATES_S: Final = 60.0
+ACCESS_S: Final = 3.0
+"""Users, rules and quotas change seldom; of rules there may be 10,000."""
 _ANY_HOST: Final = ("0.0.0.0", "::")
 
 
@@ -76,6 +79,11 @@ class WatchedGroup:
         self.certificates: Sample[list[CertificateRow]] = Sample(
             self._certificates, pool, fresh_s=CERTIFICATES_S
         )
+        self.users: Sample[list[UserState]] = Sample(self.looking.users, pool, fresh_s=ACCESS_S)
+        self.acls: Sample[list[AclRule]] = Sample(self.looking.acls, pool, fresh_s=ACCESS_S)
+        self.quotas: Sample[dict[str, dict[str, int]]] = Sample(
+            self.looking.quotas, pool, fresh_s=ACCESS_S
+        )
         self._before = TopicsNow()
 
     def close(self) -> None:
@@ -104,14 +112,19 @@ class WatchedGroup:
         """
         if not self.place:
             return []
-        from dledger.embedded.group import read_group
-
         _, file = read_group(self.place)
         return [(name, str(value)) for name, value in sorted(file.settings.items())]
 
     def changed(self, group: str = "") -> None:
         """Something was changed by this console: its pages show it at once."""
-        for sample in (self.nodes, self.topics, self.group_names):
+        for sample in (
+            self.nodes,
+            self.topics,
+            self.group_names,
+            self.users,
+            self.acls,
+            self.quotas,
+        ):
             sample.forget()
         self.groups.forget(group)
 
@@ -134,6 +147,7 @@ class WatchedGroup:
             return []
         found = dict.fromkeys(self.looking.bootstrap_servers.split(","))
         for said in self.looking.status().values():
-            if "error" not in said and said["host"] not in _ANY_HOST:
-                found[f"{said['host']}:{said['port']}"] = None
+            # without "describe cluster" a status has no address
+            if (host := said.get("host")) and host not in _ANY_HOST:
+                found[f"{host}:{said['port']}"] = None
         return certificates(self.tls, found)
