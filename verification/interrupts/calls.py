@@ -85,5 +85,6 @@ LEFT_OUT: Final = {
     "remove_user": "it changes who may use the group",
     "issue_token": "it changes who may use the group",
     "revoke_token": "it changes who may use the group",
+    "throttled_ms": "it asks nobody",
 }
 """Public calls that are not made, and why."""
