@@ -83,7 +83,9 @@ def test_share_of_a_test_run_is_of_what_there_is() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_of_code_is_run_or_says_why_not(page: str) -> None:
     for one in snippets(page):
-        assert one.language in {"", "sql", PYTHON, *SHELL}, f"{one.place}: {one.language}"
+        assert one.language in {"", "sql", "toml", "yaml", PYTHON, *SHELL}, (
+            f"{one.place}: {one.language}"
+        )
         assert set(one.given) <= set(GIVEN), f"{one.place}: nothing gives {one.given}"
         code = re.search(r"^(\$ |dledger |make |pip |import |from \w+ import )", one.text, re.M)
         assert one.language or not code, f"{one.place} is code and does not say of what language"

@@ -141,7 +141,9 @@ def test_first_stamp_of_a_leader_moves_catalog_time_for_its_successor() -> None:
 def open_stage(server: NodeServer, writer: str) -> list[Any]:
     """Ask that node for a stage, now; what it answers."""
     answers: list[Any] = []
-    client: Any = SimpleNamespace(account="", send=lambda message, request_id: answers.append(message))
+    client: Any = SimpleNamespace(
+        account="", send=lambda message, request_id: answers.append(message)
+    )
     command = OpenStage(writer_id=writer, sequence=0, label="", timeout_ms=TIMEOUT_MS)
     server.parts.proposals.execute(client, 1, ExecuteRequest(command=command))
     return answers
