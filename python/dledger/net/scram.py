@@ -52,9 +52,12 @@ def _base64(data: bytes) -> str:
 
 def _bytes(text: str) -> bytes:
     try:
-        return base64.b64decode(text, validate=True)
+        data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise ScramError("a value is no base64") from None
+    if _base64(data) != text:  # bits that say nothing may be others
+        raise ScramError("a value is no base64 of its own")
+    return data
 
 
 def _attributes(message: bytes, names: str) -> list[str]:
