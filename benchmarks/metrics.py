@@ -57,7 +57,7 @@ def metrics(report: Report, directory: Path, repetitions: int, *, quick: bool) -
 def scrapes(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
     """With 1,000 topics of one record and a consumer group each, and with 10,000."""
     with (
-        group(directory, 1, metrics_port=0) as running,
+        group(directory, 1, metrics_port=0, max_topics=11_000) as running,
         Client(running.bootstrap_servers) as client,
     ):
         scraper, topics = Scraper(running, client, Path(running.path)), 0
