@@ -128,6 +128,10 @@ async def test_stage_and_named_session_are_their_writers_own(group: Any) -> None
         answer = await client.append(body(topic_id, **fields))
         assert answer.code is Code.ACCESS_DENIED
         assert "write producer " in answer.message
+    # numbers that somebody may be given next
+    to_come = stage | {"producer_id": 1 << 20}, session | {"producer_id": 1 << 20}
+    for fields in to_come:
+        assert (await client.append(body(topic_id, **fields))).code is Code.ACCESS_DENIED
     own = {"producer_id": drawn["producer_id"], "producer_epoch": drawn["epoch"]}
     assert (await client.append(body(topic_id, **own))).code is Code.SUCCESS
     await rule(node, "allow User:a write producer p", "allow User:a write producer w")

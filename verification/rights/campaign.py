@@ -96,10 +96,13 @@ class Known:
 
     def __init__(self) -> None:
         self.topics_state = SimpleNamespace(by_id={})
-        self.producers = SimpleNamespace(sessions={})
+        self.applied_index = -1
+        self.producers = SimpleNamespace(sessions={}, next_id=1)
         self.transactions = SimpleNamespace(stages={})
 
     def learn(self, catalog: Any) -> None:
+        self.applied_index = catalog.applied_index
+        self.producers.next_id = catalog.producers.next_id
         self.topics_state.by_id.update(catalog.topics_state.by_id)
         self.producers.sessions.update(catalog.producers.sessions)
         self.transactions.stages.update(catalog.transactions.stages)

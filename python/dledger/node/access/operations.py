@@ -144,7 +144,9 @@ LISTINGS: Final[dict[Listing, Row]] = {
 
 def batch(body: memoryview, catalog: CatalogState) -> Needs:
     """What a batch needs that is appended; nothing where the bytes are none, which the answer
-    says. One of a stage goes the way of its writer, one of a named producer that of the name."""
+    says. One of a stage goes the way of its writer, one of a named producer that of the name. Its
+    opener hears of a stage or session when this leader has it: a number that is not drawn yet is a
+    guess at another's."""
     try:
         flags, topic_id, producer_id = destination(body)
     except ValueError:
@@ -153,8 +155,12 @@ def batch(body: memoryview, catalog: CatalogState) -> Needs:
     if flags & _STAGED:
         if (stage := catalog.transactions.stages.get(producer_id)) is not None:
             yield _writes(stage.writer_id)
+        elif producer_id > catalog.applied_index:
+            yield Need(WRITE, PRODUCER, EVERY)
     elif (session := catalog.producers.sessions.get(producer_id)) is not None:
         yield _writes(session.name)
+    elif producer_id >= catalog.producers.next_id:
+        yield Need(WRITE, PRODUCER, EVERY)
 
 
 def _put(messages: memoryview, catalog: CatalogState) -> Needs:
