@@ -86,7 +86,7 @@ def principals(server: NodeServer) -> set[str]:
     [
         (("alice",), (), "", "User:alice"),
         ((), (), "", "User:ANONYMOUS"),
-        ((), ("n1",), "", "User:ANONYMOUS"),
+        ((), ("n1",), "", "Node:n1"),
         (("alice",), ("n1",), "n1", "Node:n1"),
     ],
 )

@@ -14,7 +14,7 @@ from dledger.net.address import limit_unsent, split_address, tune
 from dledger.net.connections.handlers import Handlers
 from dledger.net.connections.incoming import Incoming
 from dledger.net.connections.outgoing import WRITE_HIGH_BYTES
-from dledger.net.connections.tls import Shown, nodes_of, not_opened, shown_on
+from dledger.net.connections.tls import Shown, not_opened, shown_on
 from dledger.net.limits.frame_turns import FrameTurns
 from dledger.net.limits.inflow import Inflow
 from dledger.net.limits.outflow import Outflow
@@ -127,11 +127,10 @@ class Connection(Incoming, asyncio.BufferedProtocol):
     # the owner's side
 
     @property
-    def peer_nodes(self) -> set[str] | None:
+    def peer_nodes(self) -> frozenset[str] | None:
         """The nodes that the other side's certificate is for; None without TLS."""
-        if self._transport is None or self._transport.get_extra_info("sslcontext") is None:
-            return None
-        return nodes_of(self._transport.get_extra_info("peercert"))
+        shown = self.shown
+        return None if shown is None else shown.nodes
 
     @property
     def shown(self) -> Shown | None:

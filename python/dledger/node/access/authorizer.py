@@ -26,7 +26,7 @@ from dledger.protocol.messages.client import LeaderResponse, MetadataRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.wire.message_numbers import KINDS, MESSAGES
 from dledger.records.body.header import plain_batches
-from dledger.types import ANONYMOUS, OWNER, Principal, Role
+from dledger.types import OWNER, Principal, Role
 
 MAX_SHOWN = 255
 """Characters of a name in a denial."""
@@ -129,9 +129,7 @@ class Authorizer(NodePart):
         """The principal that rules hold for; None: this is the owner, or a node, which could as
         well write what it likes into the log."""
         principal: Principal = connection.context.principal
-        if is_trusted(principal):
-            return None
-        return None if principal == ANONYMOUS and connection.peer_nodes else principal
+        return None if is_trusted(principal) else principal
 
     def _missing(self, principal: Principal, needs: Iterable[Need]) -> Need | None:
         """The first that the rules do not allow."""

@@ -7,8 +7,8 @@ from dledger.catalog.state import CatalogState
 from dledger.net.connections.tls import Shown
 from dledger.node.access.authorizer import denial, is_trusted
 from dledger.node.access.operations import Need
-from dledger.node.peers.handshake import not_one_user
-from dledger.types import ANONYMOUS, OWNER, Principal
+from dledger.node.peers.handshake import certified, not_one_user
+from dledger.types import OWNER, Principal
 
 NEED = Need(DESCRIBE, CLUSTER)
 
@@ -40,10 +40,4 @@ class ScrapeRules:
 def scraper(shown: Shown | None, *, has_token: bool) -> Principal:
     """Who asks, as `Gate.principal` has it for the other port: by the group's secret, from which
     the token follows, or by what a certificate has shown."""
-    if has_token:
-        return OWNER
-    if shown is not None and shown.users:
-        return Principal(f"User:{min(shown.users)}")
-    if shown is not None and shown.nodes:
-        return Principal(f"Node:{min(shown.nodes)}")
-    return ANONYMOUS
+    return OWNER if has_token else certified(shown)

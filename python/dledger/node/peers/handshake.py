@@ -230,7 +230,7 @@ class Gate:
             return Principal(f"Node:{hello.as_node}")
         if self.wants_proof(hello):
             return OWNER
-        return Principal(f"User:{min(shown.users)}") if shown and shown.users else ANONYMOUS
+        return certified(shown)
 
     def _last(self, answer: HelloResponse, refusal: str = "") -> HelloResponse:
         """The code, and whose word it is; ``answer`` has said the rest."""
@@ -302,6 +302,16 @@ class Gate:
         if text := other_group(self.introduction(), hello):
             return Code.UNKNOWN_GROUP, text
         return Code.SUCCESS, ""
+
+
+def certified(shown: Shown | None) -> Principal:
+    """Who a connection under TLS belongs to by its certificate alone: a user, or a node, on whose
+    machine a command may show that."""
+    if shown is not None and shown.users:
+        return Principal(f"User:{min(shown.users)}")
+    if shown is not None and shown.nodes:
+        return Principal(f"Node:{min(shown.nodes)}")
+    return ANONYMOUS
 
 
 def _not_shown(hello: HelloRequest, shown: Shown | None) -> str:
