@@ -165,6 +165,10 @@ def test_check_finds_what_keeps_a_node_from_starting(file: Path, tmp_path: Path)
     assert f"{tmp_path}/file is a file" in found[2]
     assert found[3] == f"127.0.0.1:{port}: Address already in use"
     assert "192.0.2.1" in errors(f"--config {file} --host 192.0.2.1")[0]
+    open_to_all = f"--config {file} --set metrics_port=0 --set metrics_host=0.0.0.0"
+    (found_one,) = errors(open_to_all)
+    assert "metrics_host 0.0.0.0 is reached from other machines" in found_one
+    assert "nothing is wrong" in out(f"serve --check {open_to_all} --set insecure=true")
 
 
 def test_secret_that_others_may_read_is_found(file: Path, tmp_path: Path) -> None:

@@ -58,12 +58,15 @@ def errors_of(layers: Layers) -> Iterator[str]:
     checks: list[Callable[[], object]] = [
         lambda: _check_identity(node, addresses),
         lambda: _check_certificates(node),
+        lambda: _check_metrics(node),
         lambda: check_directory(node.directory),
     ]
     if runs:
         click.echo(f"# a node runs on {node.directory}, so its port was not tried")
     else:
         checks.append(lambda: check_port(node.host, node.port))
+        if node.metrics_port > 0:
+            checks.append(lambda: check_port(node.metrics_host, node.metrics_port))
     for check in checks:
         try:
             check()
@@ -85,6 +88,12 @@ def _check_certificates(node: NodeConfig) -> None:
     if node.tls is not None:
         server_context(node.tls)
         check_own_certificate(node.tls, node.node_id)
+
+
+def _check_metrics(node: NodeConfig) -> None:
+    from dledger.node.peers.membership_secret import check_metrics
+
+    check_metrics(node)
 
 
 def check_directory(directory: Path) -> None:

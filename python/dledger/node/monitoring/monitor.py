@@ -15,7 +15,7 @@ from typing import Final
 
 from dledger.config import NodeConfig
 from dledger.environment import Environment
-from dledger.errors import ConfigError, PathError
+from dledger.errors import PathError
 from dledger.net.connections.certificates import NodeCertificates, node_certificates
 from dledger.net.reloaded import Reloaded
 from dledger.net.secret import read_secret
@@ -27,7 +27,7 @@ from dledger.node.monitoring.http_server import HttpAnswer, HttpRequest, HttpSer
 from dledger.node.monitoring.scrapers import NEED, ScrapeRules, scraper
 from dledger.node.monitoring.topics import LagSeries, TopicSeries
 from dledger.node.parts import NodeParts
-from dledger.node.peers.membership_secret import shows_metrics
+from dledger.node.peers.membership_secret import check_metrics
 from dledger.raft.state.ready import RoleChange
 from dledger.types import ANONYMOUS, NodeId, Principal, Role, Term
 
@@ -48,12 +48,7 @@ class Monitor:
     """
 
     def __init__(self, node: NodeConfig, environment: Environment) -> None:
-        if shows_metrics(node) and not node.insecure:
-            raise ConfigError(
-                f"metrics_host {node.metrics_host} is reached from other machines, and nothing "
-                "tells who asks: give the node TLS (tls_ca, tls_certificate, tls_key), leave "
-                "metrics_host on loopback, or say insecure=true"
-            )
+        check_metrics(node)
         self._node = node
         self._now_s = environment.now_s
         self.meters = Meters()

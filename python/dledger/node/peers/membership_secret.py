@@ -42,6 +42,16 @@ def shows_metrics(node: NodeConfig) -> bool:
     return served and not on_loopback(f"{node.metrics_host}:1")
 
 
+def check_metrics(node: NodeConfig) -> None:
+    """Raises `ConfigError` for a node that `shows_metrics` and is not told to."""
+    if shows_metrics(node) and not node.insecure:
+        raise ConfigError(
+            f"metrics_host {node.metrics_host} is reached from other machines, and nothing tells "
+            "who asks: give the node TLS (tls_ca, tls_certificate, tls_key), leave metrics_host on "
+            "loopback, or say insecure=true"
+        )
+
+
 def check_exposure(node: NodeConfig) -> None:
     """Raises `ConfigError` for a new node that `is_exposed` and is not told to be. An older one
     goes on, with the warning of `dledger.node.maintenance.exposure`."""
