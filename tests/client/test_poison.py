@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -415,3 +416,15 @@ def test_more_records_than_a_reader_counts_are_not_taken(client: Client) -> None
     with pytest.raises(ConfigError, match="67108865 records in a batch, which has 67108864"):
         poison(client, "void", rows_of_nothing())
     assert client.end_offsets("void") == {0: 0}
+
+
+def test_export_names_records_that_nobody_can_open_and_a_way_it_has(
+    nodes: InProcessGroup, poisoned: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic = poisoned(next(iter(RAW)))
+    words = f"--format rocketmq -b {nodes.bootstrap_servers} --topic {topic}"
+    done = run(f"export {tmp_path}/store {words}")
+    assert done.exit_code == 2
+    assert f"the records of offsets [2, {END})" in done.stderr
+    assert "copy the records to another topic" in done.stderr
+    assert "To go on behind it" not in done.stderr  # the command has no such option

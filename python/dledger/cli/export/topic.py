@@ -7,7 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from dledger.errors import CorruptEntry, UnreadableBatch
+
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dledger.client import Client
     from dledger.rocketmq.export.record_messages import RecordMessages
     from dledger.rocketmq.export.store import StoreExport
@@ -77,7 +81,7 @@ def partition_rows(
     """The records of one partition."""
     if begin >= end:
         return
-    for batch in client.read(topic, partition, begin, end, max_bytes=fetch, value_format="json"):
+    for batch in _read(client, topic, partition, begin, end, fetch):
         columns = [batch.column(name) for name in ("offset", "key", "value", "headers")]
         times = batch.column("timestamp").cast("int64").to_pylist()
         for at, offset, key, value, headers in zip(
@@ -85,6 +89,18 @@ def partition_rows(
         ):
             pairs = [(header["key"], header["value"]) for header in headers or ()]
             yield ((at or 0) // TIMES, partition, offset, key, value, pairs)
+
+
+def _read(
+    client: Client, topic: str, partition: int, begin: int, end: int, fetch: int
+) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from client.read(topic, partition, begin, end, max_bytes=fetch, value_format="json")
+    except UnreadableBatch as error:
+        raise CorruptEntry(
+            f"{error.what}. A store has a message for each offset, so none is left out: copy the "
+            "records to another topic (Client.read with on_damage='skip'), and export that"
+        ) from error
 
 
 def batches(found: Iterator[Row], messages: RecordMessages) -> Iterator[list[Message]]:
