@@ -222,3 +222,14 @@ async def test_accounts_are_let_in_by_turns(bench: Bench) -> None:
 async def test_one_account_alone_may_have_all(bench: Bench) -> None:
     bench.accounts.enter(Principal("a"))
     assert [bench.sender().begin(MIB) for _ in range(12)].count(True) == 10
+
+
+async def test_an_account_that_has_much_reads_little_while_there_are_others(bench: Bench) -> None:
+    """What one read brings whole asks for no room, so that a crowd would have all of it."""
+    much, little = bench.sender("much"), bench.sender("little")
+    bench.accounts.enter(Principal("much"))
+    bench.accounts.hold("much", 3 * MIB)
+    assert not bench.inflow.presses(much)
+    bench.accounts.enter(Principal("little"))
+    assert bench.inflow.presses(much)
+    assert not bench.inflow.presses(little)

@@ -12,7 +12,9 @@ from holding import HeldSyncs, between
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dledger.net.connections.handlers import RECEIVE_BYTES
 from dledger.net.limits.accounts import Accounts, account_of
+from dledger.net.limits.inflow import PRESSED_READ_BYTES
 from dledger.node.peers.handshake import Gate
 from dledger.node.proposals.fair_queue import QUANTUM_BYTES, WINDOW_BYTES, FairQueue
 from dledger.node.proposals.proposal import PROPOSAL_BYTES, Proposal
@@ -230,15 +232,22 @@ async def test_a_crowd_holds_no_more_than_its_share_of_the_memory(group: Any, us
     topic = await bob.create("t")
     large = body(topic, bytes(300_000))
     crowd = [await user_of(leader, "alice") for _ in range(20)]
+    crowd.append(await user_of(leader, "alice"))  # asks for nothing yet
     with HeldSyncs(leader) as disk:
         asked = [
-            user.start(AppendRequest(timeout_ms=60_000), large) for user in crowd for _ in range(4)
+            user.start(AppendRequest(timeout_ms=60_000), large)
+            for user in crowd[:20]
+            for _ in range(4)
         ]
         paused = leader.parts.router._paused
         await group.until(lambda: len(paused.crowds.get("User:alice", ())))
         held = leader.parts.context.accounts.held
         await group.until(lambda: held["User:alice"] > 3 * MIB)
         assert leader.parts.router._listener.inflow.kept_waiting
+        # whole frames that one read brings have not asked for room
+        clients = leader.parts.router.port_sessions.clients
+        idle = {one.account: len(one.get_buffer(-1)) for one in clients if not one._holds}
+        assert idle == {"User:alice": PRESSED_READ_BYTES, "User:bob": RECEIVE_BYTES}
         own = bob.start(AppendRequest(timeout_ms=60_000), large)
         await group.until(lambda: "User:bob" in held)
         assert held["User:alice"] <= 8 * MIB

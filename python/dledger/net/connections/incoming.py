@@ -116,7 +116,7 @@ class Incoming(Outgoing, ABC):
                 return buffer[:HEAD_BYTES]
             return (
                 buffer[:PRESSED_READ_BYTES]
-                if self._inflow is not None and self._inflow.is_pressed
+                if self._inflow is not None and self._inflow.presses(self)
                 else buffer
             )
         if len(rest) >= len(buffer) // 2:  # a header near its limit

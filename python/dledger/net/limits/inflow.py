@@ -26,7 +26,11 @@ all nodes at once, would make all clients wait whenever a crowd of large frames 
 one has its turn."""
 PRESSED_READ_BYTES: Final = 16 << 10
 """One read of a connection while over half of the budget is used, so that beginnings alone do not
-use up the rest."""
+use up the rest; or while its account has much, since whole frames that one read brings ask for no
+room."""
+MUCH: Final = 4
+"""One of several accounts has much when a part of the budget as small as this waits for answers to
+it: a read of 1 MiB beyond that leaves room for others."""
 
 
 class Stalled(ProtocolError):
@@ -80,7 +84,7 @@ class Inflow:
     ) -> None:
         self.used = 0
         self.limit = limit
-        self.is_pressed = False
+        self._is_pressed = False
         self._others = others
         self._accounts = accounts
         self._stall_s = stall_s
@@ -95,6 +99,12 @@ class Inflow:
         self._order: ByAccount[Sender] = ByAccount()
         """Those in the order of their accounts' turns."""
         self._relief: asyncio.Handle | None = None
+
+    def presses(self, sender: Sender) -> bool:
+        """Whether this connection is to read little at a time (`PRESSED_READ_BYTES`)."""
+        if self._is_pressed or not self._accounts.are_many:
+            return self._is_pressed
+        return self._accounts.held.get(sender.account, 0) > self.limit // MUCH
 
     def admits(self, sender: Sender, size: int) -> bool:
         """Whether a frame of so many bytes may get its buffer now; if not, `Sender.proceed` is
@@ -138,7 +148,7 @@ class Inflow:
         if not holds:
             del self._under_way[sender]
             self.relieved()
-        self.is_pressed = self.used > self.limit // 2
+        self._is_pressed = self.used > self.limit // 2
 
     def forget(self, sender: Sender) -> None:
         """The connection has ended."""
