@@ -157,6 +157,9 @@ kafka: $(VENV)/.package $(KAFKA)/.jars  ## copy a topic of a real Kafka here and
 compatibility: $(VENV)/.package  ## let an earlier release read what this one writes (BEFORE=0cc0c48)
 	@$(SPARK_ENV) $(BIN)/python tests/compatibility/both_ways.py $(or $(BEFORE),0cc0c48)
 
+upgrades: $(VENV)/.package  ## roll nodes from the wheel of the release before to this one and back under appends, ROUNDS=10 times, then upgrade the group
+	@DLEDGER_UPGRADES=$(or $(ROUNDS),10) $(BIN)/python -m pytest tests/compatibility/test_upgrades.py
+
 interop: $(VENV)/.package $(INTEROP)/.jars  ## run the tests against the real RocketMQ 4.9 and DLedger (needs Maven and a Java 17 compiler)
 	@$(SPARK_ENV) DLEDGER_INTEROP=$(abspath $(INTEROP)) $(BIN)/python -m pytest tests/interop
 

@@ -7,6 +7,7 @@ and says whether asking again can help. Every message names the thing and the wa
     |-- ConfigError             what you ask for cannot be                 definite
     |   |-- UnknownOption       ... with the nearest known name
     |   |-- ForkedClient        a producer or the like in a forked child
+    |   |-- UnsupportedVersion  the group is newer than this release
     |   `-- SchemaMismatch      columns that do not fit a topic's
     |-- PathError               a path is a file, not writable, or full    definite
     |-- WrongGroup              that store or address is another group's   definite
@@ -67,6 +68,11 @@ class UnknownOption(ConfigError):
 
 class ForkedClient(ConfigError):
     """A producer, transaction or stage is used in a forked child of the process that made it."""
+
+
+class UnsupportedVersion(ConfigError):
+    """The group has a version that this release does not support; the message names one that
+    does."""
 
 
 class SchemaMismatch(ConfigError):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dledger import Client, EmbeddedGroup
+from dledger.config import GroupConfig
 from dledger.errors import OffsetOutOfRange
 
 SIZES = {
@@ -26,6 +27,8 @@ SIZES = {
     "checkpoint_bytes": 1 << 15,
     "retention_bytes": 3 << 16,
 }
+if "founding_version" in GroupConfig.__dataclass_fields__:
+    SIZES["founding_version"] = 0  # as older releases can read it
 TIME_US = 1_700_000_000_000_000
 
 

@@ -221,6 +221,8 @@ class Group:
             # a node that waits for a busy machine keeps its leader; one whose leader has died
             # waits for takeover_ms only
             "election_ms": 10_000,
+            # so that the first entry behind a leader's own is a test's
+            "founding_version": 0,
         }
         self.config = GroupConfig(group="test", members=members, **{**sizes, **settings})
         self.disks = {member: disks() for member in members} if disks is not None else {}

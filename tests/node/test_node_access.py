@@ -210,6 +210,7 @@ def commands() -> list[Asked]:
         ),
         executed(user.RemoveUser(name="u"), "admin cluster"),
         executed(command.AlterQuotas(entity="User:u", quotas={"requests": 1}), "admin cluster"),
+        executed(command.UpgradeGroup(version=1, release="0.2.0"), "admin cluster"),
         executed(command.DeleteTopic(name="t"), "delete topic t"),
     ]
 

@@ -49,7 +49,8 @@ def test_answer_without_fields_unknown_to_protocol_1_has_four_fields() -> None:
             ancestors=(("a", 5), ("b", -1)),
             nonce=b"12",
         ),
-        HelloRequest(nonce=b"x"),
+        HelloRequest(nonce=b"x", versions=(0, 1)),
+        HelloResponse(code=Code.SUCCESS, versions=(1, 3), group_version=2),
         HelloResponse(code=Code.SUCCESS, members=("n0",)),
         HelloResponse(code=Code.SUCCESS, release="1", nonce=b"n", proof=b"p", proof_wanted=True),
         HelloProof(proof=b"x"),
@@ -62,18 +63,18 @@ def test_what_is_said_is_heard(message: Any) -> None:
 
 
 def test_fields_of_a_later_release_are_left_out() -> None:
-    known = HelloRequest(group="g", authentication=b"a")
+    known = HelloRequest(group="g", group_version=1)
     assert decode(1, pack((*unpack(header(known)), ["news"], 7))) == known
 
 
 @pytest.mark.parametrize(
     ("kind", "values", "said"),
     [
-        (1, ("g", "n1"), "2 fields where 11 belong"),
+        (1, ("g", "n1"), "2 fields where 13 belong"),
         (1, ("g", "n1", "2"), "version: str where int belongs"),
         (1, ("g", "n1", 2, "r", "id", ("n0", 5)), "members: int where str belongs"),
         (1, ("g", "n1", 2, "r", "id", (), (("a", 1, 2),)), "ancestors: 3 values where 2 belong"),
-        (2, (200, "m", "g"), "3 fields where 11 belong"),
+        (2, (200, "m", "g"), "3 fields where 13 belong"),
         (3, (), "0 fields where 1 belong"),
     ],
 )

@@ -159,6 +159,9 @@ class MemoryStore:
         self.note_commit(state.commit_hint)
         self._state = state
 
+    def save_group_version(self, version: int, release: str) -> None:
+        self._check(writes=True)
+
     @property
     def membership(self) -> Membership:
         return self._membership

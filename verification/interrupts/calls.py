@@ -69,6 +69,7 @@ OTHERS: Final[dict[str, tuple[Call, type]]] = {
         lambda client, info: client.acl_decision("User:alice", "read", "topic", info.name),
         AclDecision,
     ),
+    "upgrade_group": (lambda client, info: client.upgrade_group(), int),
     "node_status": (lambda client, info: client.node_status(), tuple),
 }
 """Name -> the call, and the type of its answer: an answer of another call has another type."""

@@ -31,6 +31,7 @@ from dledger.catalog.state import CatalogState
 from dledger.catalog.topics.partition import NO_TIME, Partition, table_name
 from dledger.catalog.topics.queues import Queues
 from dledger.catalog.topics.table import TableFactory
+from dledger.catalog.versions import VersionState
 from dledger.checksum import crc32
 from dledger.errors import CorruptStore
 from dledger.protocol.messages.client import TopicInfo
@@ -98,6 +99,8 @@ def encode(catalog: CatalogState) -> bytes:
         meta["users"] = catalog.users.encode()
     if catalog.acls.rules:
         meta["acls"] = catalog.acls.encode()
+    if catalog.version:
+        meta["version"] = catalog.version.image()
     text = json.dumps(meta, separators=(",", ":"), sort_keys=True).encode()
     blob = b"".join(packed)
     whole = b"".join((PREFIX.pack(MAGIC, len(text), len(blob)), text, blob))
@@ -240,6 +243,7 @@ def decode(data: bytes, catalog: CatalogState, tables: TableFactory) -> None:
 
     Raises:
         CorruptStore: damaged, of another version, or not fitting the tables.
+        UnsupportedVersion: the group's version is none of this release's.
     """
     view = memoryview(data)
     size = len(view) - CRC.size
@@ -254,6 +258,8 @@ def decode(data: bytes, catalog: CatalogState, tables: TableFactory) -> None:
             f"the catalog's snapshot is of another version: {bytes(magic)!r}, not {MAGIC!r}"
         )
     meta = json.loads(bytes(view[PREFIX.size : PREFIX.size + text_size]))
+    # before anything else is looked at, which may have another form by then
+    catalog.version = VersionState.of_image(meta.get("version", []))
     packed = _Packed(view[PREFIX.size + text_size : size])
     catalog.applied_index = Index(meta["applied"])
     catalog.clock_ms = meta["clock"]

@@ -18,6 +18,7 @@ from dledger.catalog.topics.queues import Queues
 from dledger.catalog.topics.schemas import Schemas
 from dledger.catalog.topics.table import TableFactory
 from dledger.catalog.topics.topics import Topics
+from dledger.catalog.versions import VersionState
 from dledger.errors import TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 from dledger.protocol.messages.codes import Code
@@ -58,6 +59,7 @@ class CatalogState:
         self.queues = Queues()
         self.quotas = QuotaState()
         self.users = Users()
+        self.version = VersionState()
         self._dropped: list[tuple[int, str]] = []
 
     @staticmethod

@@ -46,6 +46,7 @@ from dledger.protocol.messages.catalog_commands import (
     OpenStage,
     ReleasePartitions,
     RemoveAcls,
+    UpgradeGroup,
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry_runs import EntryRun
@@ -257,6 +258,8 @@ class Catalog(CatalogState):
                 return self.acls.change(command)
             case AlterQuotas():
                 return self.quotas.alter(command)
+            case UpgradeGroup():
+                return self.version.apply(command)
             case Expire():
                 self.users.expire(self.clock_ms)
                 self.transactions.expire(self.clock_ms)

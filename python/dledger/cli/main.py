@@ -26,6 +26,7 @@ from dledger.cli.group.offsets import get_offsets
 from dledger.cli.group.secret import secret
 from dledger.cli.group.status import admit, status, transfer
 from dledger.cli.group.topics import topics
+from dledger.cli.group.upgrade import upgrade
 from dledger.cli.kafka.command import import_
 from dledger.cli.node.files import dump, verify
 from dledger.cli.node.reset_term import reset_term
@@ -104,7 +105,7 @@ def main() -> None:
 
 _COMMANDS: Final = (
     serve, stop, status, console, topics, append, tail, get_offsets, groups, transfer, admit,
-    secret, users, acl, quotas, verify, dump, reset_term, bench, rocketmq, export, import_,
+    upgrade, secret, users, acl, quotas, verify, dump, reset_term, bench, rocketmq, export, import_,
     context, completion,
 )  # fmt: skip
 for _command in _COMMANDS:

@@ -5,6 +5,7 @@ from dledger.config.credentials import Credentials
 from dledger.config.names import (
     check_absolute,
     check_name,
+    from_settings,
     nearest,
     split_setting,
     split_settings,
@@ -18,7 +19,6 @@ from dledger.config.settings import (
     ClientConfig,
     GroupConfig,
     NodeConfig,
-    from_settings,
 )
 from dledger.config.tls import Tls, tls_files
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from dledger.errors import ConfigError, UnknownOption
 
+T = TypeVar("T")
 NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,127}")
 
 
@@ -64,3 +66,18 @@ def split_settings(texts: Iterable[str], known: Collection[str]) -> Iterator[tup
                 f"--set {name}: unknown setting{nearest(name, [*known])}; known: {', '.join(known)}"
             )
         yield name, value
+
+
+def from_settings(cls: type[T], settings: dict[str, Any]) -> T:
+    """Build a config from keyword settings.
+
+    Raises:
+        UnknownOption: a name that the config does not have, with the nearest one that it has.
+    """
+    known = [f.name for f in fields(cls)]  # type: ignore[arg-type]
+    for name in settings:
+        if name not in known:
+            raise UnknownOption(
+                f"unknown setting {name!r}{nearest(name, known)}; known: {', '.join(known)}"
+            )
+    return cls(**settings)

@@ -5,18 +5,18 @@ Every field gives its unit, its default and the reason for it. Settings are chec
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from dledger.config.credentials import Credentials
-from dledger.config.names import check_absolute, check_name, nearest
+from dledger.config.names import check_absolute, check_name
 from dledger.config.tls import Tls, tls_files
-from dledger.errors import ConfigError, UnknownOption
+from dledger.errors import ConfigError
 from dledger.logs.formats import FORMATS, LEVELS
+from dledger.release import GROUP_VERSION, OLDEST_GROUP_VERSION
 from dledger.types import NodeId
 
-T = TypeVar("T")
 MIB: Final = 1 << 20
 
 
@@ -63,6 +63,10 @@ class GroupConfig:
     """The content of the log. ``topics``: records in topics, as Spark reads and writes them.
     ``rocketmq``: messages of a RocketMQ commit log, each an entry of its own (DLedgerCommitLog).
     Never changed once the group has files."""
+    founding_version: int = GROUP_VERSION
+    """Version that a new group gets, if all of its members support it. An older one leaves the way
+    back to older releases open until ``dledger upgrade``; 0: to those that know no versions. A
+    group that keeps a RocketMQ commit log begins with 0."""
     max_topics: int = 10_000
     """Topics in all. These limits keep a node within 300 MiB; the leader refuses a command over one
     before it is written."""
@@ -97,6 +101,11 @@ class GroupConfig:
             )
         if self.commit_log not in {"topics", "rocketmq"}:
             raise ConfigError(f"commit_log {self.commit_log!r}: write 'topics' or 'rocketmq'")
+        if not OLDEST_GROUP_VERSION <= self.founding_version <= GROUP_VERSION:
+            raise ConfigError(
+                f"founding_version {self.founding_version}: write {OLDEST_GROUP_VERSION} to "
+                f"{GROUP_VERSION}"
+            )
         limits = (
             self.max_topics,
             self.max_partitions,
@@ -379,21 +388,6 @@ class ClientConfig:
             self.tls_crl,
             ca_suffices=bool(self.credentials),
         )
-
-
-def from_settings(cls: type[T], settings: dict[str, Any]) -> T:
-    """Build a config from keyword settings.
-
-    Raises:
-        UnknownOption: a name that the config does not have, with the nearest one that it has.
-    """
-    known = [f.name for f in fields(cls)]  # type: ignore[arg-type]
-    for name in settings:
-        if name not in known:
-            raise UnknownOption(
-                f"unknown setting {name!r}{nearest(name, known)}; known: {', '.join(known)}"
-            )
-    return cls(**settings)
 
 
 EMBEDDED_DEFAULTS: Final[dict[str, Any]] = {"segment_bytes": 256 * MIB, "index_file_bytes": 4 * MIB}

@@ -73,12 +73,16 @@ class NodeEvents:
     """No member can repair some damaged entries, for these reasons."""
     peer_found: Event[[NodeId]] = field(default_factory=Event)
     """The link to this member is open anew."""
+    member_taken: Event[[NodeId]] = field(default_factory=Event)
+    """A connection of this member is a session by now; `Gate.supporting` has its hello."""
     relieved: Event[[]] = field(default_factory=Event)
     """Requests that were held in memory were answered."""
     secret_enforced: Event[[]] = field(default_factory=Event)
     """Members have to prove the group's secret from this entry on."""
     quotas_altered: Event[[]] = field(default_factory=Event)
     """Principals have other quotas from this entry on."""
+    version_raised: Event[[]] = field(default_factory=Event)
+    """The group has a newer version from this entry on."""
     access_changed: Event[[]] = field(default_factory=Event)
     """Principals may do other things from some entry on that was just applied."""
     reload: Event[[]] = field(default_factory=Event)

@@ -132,6 +132,7 @@ class NodeServer:
             raise
         self._running = True
         parts, committed = self.parts, self.raft.committed_index
+        parts.versions.start()
         parts.peers.start()
         parts.ready_loop.start()
         parts.repairs.found(opened.faults)

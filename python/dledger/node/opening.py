@@ -72,6 +72,7 @@ def open_context(
     if is_lost:
         raft.follow_only()
     gate.known = lambda: raft.membership
+    gate.group_version = lambda: catalog.version.active
     events = NodeEvents()
     peers = Peers(group, node, addresses=addresses, gate=gate, events=events)
     ready_loop = ReadyLoop(

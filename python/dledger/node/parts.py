@@ -11,6 +11,7 @@ from dledger.node.application import Application
 from dledger.node.context import NodeContext
 from dledger.node.handlers.consumer_sessions import ConsumerSessions
 from dledger.node.handlers.fetches import Reads
+from dledger.node.handlers.group_version import GroupVersions
 from dledger.node.handlers.listings import Listings
 from dledger.node.handlers.metadata import MetadataHandler
 from dledger.node.handlers.offsets import LinearizableReads, Offsets
@@ -92,6 +93,9 @@ class NodeParts:
             application=self.application,
         )
         self.router = RequestRouter(context, self.gate, handlers=handlers)
+        self.versions = GroupVersions(
+            context, self.proposals, gate=self.gate, sessions=self.router.port_sessions
+        )
         logins = self.gate.logins
         logins.users = lambda: context.catalog.users
         logins.now_ms = self.proposals.clocks.now_ms

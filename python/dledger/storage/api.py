@@ -162,6 +162,11 @@ class LogStore(Protocol):
             CorruptStore: the term would go back, or a second vote would be given in one term.
         """
 
+    def save_group_version(self, version: int, release: str) -> None:
+        """The active group version; durable on return, and nothing where the files say so already.
+        From then on no release before ``release`` opens them. Belongs to the thread of
+        ``append``."""
+
     @property
     def membership(self) -> Membership:
         """This node's incarnation, and those of the members that it counts."""

@@ -266,6 +266,14 @@ class FileStore:
             self._parts.state.write_both(record.pack())
             self._parts.record, self._state = record, state
 
+    def save_group_version(self, version: int, release: str) -> None:
+        """See `LogStore.save_group_version`."""
+        with self._lock, self._fatal("save the group's version in", self._settings.directory):
+            record = replace(self._parts.record, group_version=version, release=release)
+            if record != self._parts.record:
+                self._parts.state.write_both(record.pack())
+                self._parts.record = record
+
     @property
     def membership(self) -> Membership:
         """See `LogStore.membership`."""

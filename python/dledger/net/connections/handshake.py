@@ -9,10 +9,18 @@ from typing import Any, Final
 
 from dledger.config import Credentials
 from dledger.environment import REAL, Environment
-from dledger.errors import AccessDenied, ConfigError, DLedgerError, Unavailable, WrongGroup
+from dledger.errors import (
+    AccessDenied,
+    ConfigError,
+    DLedgerError,
+    Unavailable,
+    UnsupportedVersion,
+    WrongGroup,
+)
 from dledger.net.scram import ScramError, client_final, client_first, is_node
 from dledger.net.secret import Secret, Side
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.group_version import lacking
 from dledger.protocol.messages.hello import (
     PROTOCOL_VERSION,
     HelloProof,
@@ -86,6 +94,7 @@ class Greeting:
         Raises:
             WrongGroup: it is another group's node, or another node of the group.
             ConfigError: it is of a release that does not understand this one.
+            UnsupportedVersion: of two members, one does not support the other's group version.
             Unavailable: it has no place for this connection now.
             AccessDenied: it does not take this side, or has not proved the secret.
             LoginRefused: as AccessDenied, of a user.
@@ -124,6 +133,8 @@ class Greeting:
             )
         if text := other_group(self.hello, answer):
             raise WrongGroup(text)
+        if self.hello.node_id and (text := other_version(self.hello, answer)):
+            raise UnsupportedVersion(text)
         if certified is not None and answer.node_id not in certified:
             raise AccessDenied(
                 f"it says that it is node {answer.node_id}, and its certificate, which is for "
@@ -186,6 +197,16 @@ def other_group(own: HelloRequest, theirs: HelloRequest | HelloResponse) -> str:
             f"both are called {own.group or theirs.group!r}, but they were founded apart. Is an "
             "address or a directory wrong?"
         )
+    return ""
+
+
+def other_version(one: HelloRequest, other: HelloRequest | HelloResponse) -> str:
+    """Why two members cannot be of one group: the version of which one knows that the group has it
+    is none that the other supports. Empty when they can."""
+    for knows, supports in ((one, other), (other, one)):
+        text = lacking(supports.node_id, supports.release, supports.versions, knows.group_version)
+        if text:
+            return text
     return ""
 
 

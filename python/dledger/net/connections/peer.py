@@ -114,6 +114,11 @@ class PeerLink:
         self._waiting.append(frame)
         self._waiting_bytes += sum(map(len, frame))
 
+    def renew(self) -> None:
+        """Open the connection anew: the peer may not be one any more to which this side talks."""
+        if self._connection is not None:
+            self._connection.close()
+
     def flush(self) -> None:
         """Hand the sent messages to the kernel now."""
         if self._connection is not None:

@@ -116,6 +116,11 @@ class Places:
             del seats[oldest]
             oldest.fail(TooMany(f"over {MOST_OF_A_MEMBER} connections of member {member}"))
 
+    def end_member(self, member: Hashable, error: Exception) -> None:
+        """Close all connections of a member."""
+        for connection in list(self._members.get(member, ())):
+            connection.fail(error)
+
     def sweep(self, now_s: float) -> None:
         """Close those that never say hello, and clients that have asked nothing for too long."""
         patience = self.patience

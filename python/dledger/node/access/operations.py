@@ -236,6 +236,7 @@ COMMANDS: Final[dict[type[Any], Row]] = {
     user.RemoveUser: cluster(ADMIN),
     user.IssueToken: cluster(ADMIN),
     command.AlterQuotas: cluster(ADMIN),
+    command.UpgradeGroup: cluster(ADMIN),
 }
 """Of what `ExecuteRequest` brings."""
 

@@ -32,6 +32,7 @@ from dledger.protocol.messages.catalog_commands import (
     OpenStage,
     ReleasePartitions,
     RemoveAcls,
+    UpgradeGroup,
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.user_commands import IssueToken, RemoveUser, SetUser
@@ -62,6 +63,7 @@ AUDITED: Final[dict[type[Any], Audited]] = {
     AddAcls: Audited("add acls", ("rules",)),
     RemoveAcls: Audited("remove acls", ("rules",)),
     AlterQuotas: Audited("alter quotas", ("entity", "quotas")),
+    UpgradeGroup: Audited("upgrade group", ("version",)),
 }
 NOT_AUDITED: Final[frozenset[type[Any]]] = frozenset(
     {

@@ -173,10 +173,12 @@ class PortSessions(NodePart):
             connection.give_way(TooMany(full))
         elif peer:
             connection.send(answer, request_id)
+            self._gate.supporting[peer] = hello
             connection.context = PortSession(peer, principal)
             places.seat_member(peer, connection)
             self._peer_connections[peer] += 1
             self._ready_loop.peer_found(peer)
+            self._events.member_taken(peer)
         else:
             connection.send(answer, request_id)
             connection.context = session = PortSession(
@@ -188,6 +190,11 @@ class PortSessions(NodePart):
             self.clients[connection] = None
             self._quotas.begin(connection, session)
             self.used_ms = self._now_ms()
+
+    def end_member(self, member: NodeId, reason: str) -> None:
+        """Close all connections of a member, which are not to be taken any more."""
+        if self.listener is not None:
+            self.listener.places.end_member(member, ProtocolError(reason))
 
     @property
     def throttled(self) -> Counts:

@@ -182,6 +182,11 @@ class LogWriter:
         with self._writing:
             self._store.save_membership(membership)
 
+    def save_group_version(self, version: int, release: str) -> None:
+        """Durable on return: later entries may have forms that older releases do not know."""
+        with self._writing:
+            self._store.save_group_version(version, release)
+
     def run(self, function: Callable[[], object]) -> None:
         """Carry out ``function`` on the thread, between the writes: it may change the store too."""
         self._queue(Run(function))

@@ -46,6 +46,7 @@ _ALL: Final = (
     Family("dledger_members_connected", _G, "other members to which the node has a link"),
     Family("dledger_members_refused", _G, "members whose last connection the node refused"),
     Family("dledger_admitted", _G, "whether the node votes and counts"),
+    Family("dledger_group_version", _G, "version of the group, as the node has applied it"),
     # the log
     Family("dledger_log_begin_index", _G, "first entry that is kept"),
     Family("dledger_log_end_index", _G, "last entry"),

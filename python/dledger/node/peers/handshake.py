@@ -13,7 +13,12 @@ from dledger.config import GroupConfig, NodeConfig, check_name
 from dledger.environment import REAL, Environment
 from dledger.errors import ConfigError, StorageError
 from dledger.net.connections.certificates import node_certificates
-from dledger.net.connections.handshake import Greeting, other_group, other_protocol
+from dledger.net.connections.handshake import (
+    Greeting,
+    other_group,
+    other_protocol,
+    other_version,
+)
 from dledger.net.connections.tls import CLIENT_URI, Shown
 from dledger.net.reloaded import Reloaded
 from dledger.net.scram import ScramError
@@ -21,6 +26,7 @@ from dledger.net.secret import Secret, Side, read_secret
 from dledger.node.peers.logins import Login, Logins
 from dledger.node.peers.secret_enforcement import Enforcement, is_enforced
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.group_version import SUPPORTED
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.protocol.messages.membership import Membership
 from dledger.release import RELEASE
@@ -54,7 +60,13 @@ class Gate:
         self.logins = Logins()
         self.known: Callable[[], Membership] = Membership
         """The node's knowledge of its group."""
-        self._introduction: tuple[Membership, HelloRequest] | None = None
+        self.versions = SUPPORTED
+        self.group_version: Callable[[], int] = int
+        """The active one, as far as this node has applied it."""
+        self.supporting: dict[NodeId, HelloRequest] = {}
+        """The last hello of each member that was taken, with the versions that it supports; of
+        this life."""
+        self._introduction: tuple[tuple[Membership, int], HelloRequest] | None = None
         self._welcome = HelloResponse(code=Code.SUCCESS)
         """The answer to an accepted hello; made with `_introduction`."""
         self.refused: dict[str, str] = {}
@@ -91,16 +103,19 @@ class Gate:
 
     def introduction(self) -> HelloRequest:
         """This node's description of itself."""
-        known = self.known()
-        if self._introduction is None or self._introduction[0] is not known:
+        known, version = self.known(), self.group_version()
+        if self._introduction is None or self._introduction[0] != (known, version):
             own = HelloRequest(
                 group=self._group.group,
                 node_id=self._node.node_id,
                 members=self._group.members,
                 group_id=known.group_id,
                 ancestors=known.ancestors,
+                release=RELEASE,
+                versions=self.versions,
+                group_version=version,
             )
-            self._introduction = known, own
+            self._introduction = (known, version), own
             self._welcome = HelloResponse(
                 code=Code.SUCCESS,
                 group=own.group,
@@ -109,6 +124,8 @@ class Gate:
                 group_id=own.group_id,
                 members=own.members,
                 ancestors=own.ancestors,
+                versions=own.versions,
+                group_version=version,
             )
         return self._introduction[1]
 
@@ -301,6 +318,8 @@ class Gate:
             return Code.UNEXPECTED_MEMBER, text
         if text := other_group(self.introduction(), hello):
             return Code.UNKNOWN_GROUP, text
+        if hello.node_id and (text := other_version(self.introduction(), hello)):
+            return Code.UNSUPPORTED, text
         return Code.SUCCESS, ""
 
 

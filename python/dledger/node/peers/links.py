@@ -14,6 +14,7 @@ from dledger.net.connections.rpc import Rpc
 from dledger.node.events import NodeEvents
 from dledger.node.peers.handshake import Gate
 from dledger.protocol.messages.client import StatusRequest, StatusResponse
+from dledger.protocol.messages.group_version import lacking
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.protocol.messages.repair import RepairMessage
 from dledger.protocol.messages.snapshot import InstallMessage
@@ -80,6 +81,21 @@ class Peers:
         return self._gate.shut_out(
             reached, {peer for peer, link in self.links.items() if link.proved}
         )
+
+    def not_supporting(self, version: int) -> str:
+        """Why a group version cannot be active, by member, with what to do; empty when each
+        supports it, as its last hello of this node's life said."""
+        missing = []
+        for member in self.links:
+            hello = self._gate.supporting.get(member)
+            if hello is None:
+                missing.append(
+                    f"{member} has not been here since this node started, so what it supports is "
+                    "not known: start it, or wait for it"
+                )
+            elif text := lacking(member, hello.release, hello.versions, version):
+                missing.append(text)
+        return "; ".join(missing)
 
     async def close(self) -> None:
         await asyncio.gather(*(link.close() for link in self.links.values()))

@@ -19,6 +19,7 @@ from dledger.node.proposals.proposal import Proposal, append_header, command_bod
 from dledger.node.proposals.quotas import Quotas
 from dledger.node.proposals.timestamps import TIMED, has_time, stamp_time
 from dledger.node.proposals.unanswered import Unanswered, WaitingProposals
+from dledger.node.proposals.version_rule import refused_by_version
 from dledger.node.proposals.write_times import WriteTimes
 from dledger.protocol.messages.catalog_commands import Admit, EnforceSecret
 from dledger.protocol.messages.client import AppendRequest, ExecuteRequest
@@ -284,8 +285,15 @@ class ProposalQueue(NodePart):
         return True
 
     def _is_refused(self, proposal: Proposal) -> bool:
-        """Whether a command is not to be written; the node's own always are."""
-        if proposal.connection is None or proposal.command is None:
+        """Whether a command is not to be written; the node's own are, if the group's version has
+        them."""
+        if proposal.command is None:
+            return False
+        late = refused_by_version(proposal.command, self._context, caught_up=self.caught_up)
+        if late is not None:
+            self._answer(proposal, late.code, late.message)
+            return True
+        if proposal.connection is None:
             return False
         # a repeat does not
         enforces = isinstance(proposal.command, EnforceSecret) and not self._catalog.secret_enforced

@@ -294,6 +294,16 @@ class RemoveAcls:
     force: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeGroup:
+    """The group has this version from here on (`dledger.catalog.versions`), unless it has a newer
+    one. A node that does not support it applies neither this entry nor a later one."""
+
+    version: int
+    release: str
+    """The first one that supports it."""
+
+
 Command = (
     CreateTopic
     | DeleteTopic
@@ -323,4 +333,5 @@ Command = (
     | IssueToken
     | AddAcls
     | RemoveAcls
+    | UpgradeGroup
 )

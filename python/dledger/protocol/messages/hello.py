@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.group_version import NO_VERSIONS, Versions
 from dledger.types import NodeId, slots_dataclass
 
 PROTOCOL_VERSION: Final = 2
@@ -46,6 +47,10 @@ class HelloRequest:
     authentication: bytes = b""
     """Of a client that is a user of the group: the first message of SCRAM (`dledger.net.scram`).
     Its later ones take the place of the proofs."""
+    versions: Versions = NO_VERSIONS
+    """Of a node."""
+    group_version: int = 0
+    """Of a node: the one that is active, as far as it knows."""
 
 
 @slots_dataclass(kw_only=True)
@@ -65,6 +70,8 @@ class HelloResponse:
     nonce: bytes = b""
     proof: bytes = b""
     proof_wanted: bool = False
+    versions: Versions = NO_VERSIONS
+    group_version: int = 0
 
 
 @slots_dataclass(kw_only=True)

@@ -13,6 +13,8 @@ from dledger.types import Index, NodeId, Term, slots_dataclass
 STATE_FILE: Final = "state"
 STATE_MAGIC: Final = b"DLhs"
 _STATE: Final = struct.Struct(">qqQQQHHH")
+_VERSION: Final = ", version "
+_INSTALL: Final = ": install dledger "
 
 
 @slots_dataclass()
@@ -24,10 +26,19 @@ class StateRecord:
     hard_state: HardState
     segment_bytes: int
     index_file_bytes: int
+    group_version: int = 0
+    """The active one, as far as this node had applied it. It stands behind the group's name, which
+    each release compares first: one that knows no versions says with it what to install, and
+    changes nothing."""
+    release: str = ""
+    """The first one that supports it."""
 
     def pack(self) -> bytes:
         vote = b"" if self.hard_state.voted_for is None else self.hard_state.voted_for.encode()
-        group, node = self.identity.group.encode(), self.identity.node_id.encode()
+        name, node = self.identity.group, self.identity.node_id.encode()
+        if self.group_version:
+            name += f"{_VERSION}{self.group_version}{_INSTALL}{self.release} or newer"
+        group = name.encode()
         return (
             _STATE.pack(
                 self.hard_state.term,
@@ -55,11 +66,15 @@ class StateRecord:
             data[at + groups : at + groups + nodes].decode(),
         )
         vote = data[at + groups + nodes : at + groups + nodes + votes].decode()
+        group, _, told = group.partition(_VERSION)
+        version, _, release = told.partition(_INSTALL)
         return StateRecord(
             Identity(group, NodeId(node), incarnation),
             HardState(Term(term), NodeId(vote) if vote else None, Index(commit)),
             segment,
             index_file,
+            int(version or 0),
+            release.removesuffix(" or newer"),
         )
 
 

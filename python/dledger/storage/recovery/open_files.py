@@ -12,6 +12,7 @@ from dledger.config import NOTHING_ACCEPTED, GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
 from dledger.errors import ConfigError, CorruptStore, PathError, WrongGroup
 from dledger.protocol.messages.entry import HardState
+from dledger.protocol.messages.group_version import check_supported
 from dledger.storage.api import Identity
 from dledger.storage.disk.disk import Disk, Lock, Witness
 from dledger.storage.disk.file_names import NEW_SUFFIX, file_name
@@ -209,6 +210,7 @@ def _open_locked(
 
 
 def _check_identity(settings: StoreSettings, record: StateRecord) -> None:
+    check_supported(record.group_version, record.release)
     identity = record.identity
     if (identity.group, identity.node_id) != (settings.group, settings.node_id):
         raise WrongGroup(

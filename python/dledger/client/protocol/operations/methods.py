@@ -135,6 +135,7 @@ class Operations(ABC):
     transfer = Method(nodes.transfer)
     admit = Method(nodes.admit)
     enforce_secret = Method(nodes.enforce_secret)
+    upgrade_group = Method(nodes.upgrade_group)
 
     quotas = Method(shares.quotas)
     set_quotas = Method(shares.set_quotas)

@@ -16,13 +16,14 @@ from dledger.client.protocol.results import Lineage
 from dledger.client.protocol.routing import CallPolicy
 from dledger.config import check_name
 from dledger.errors import DLedgerError
-from dledger.protocol.messages.catalog_commands import EnforceSecret
+from dledger.protocol.messages.catalog_commands import EnforceSecret, UpgradeGroup
 from dledger.protocol.messages.client import (
     AdmitRequest,
     MetadataRequest,
     StatusRequest,
     TransferRequest,
 )
+from dledger.release import FIRST_RELEASES, GROUP_VERSION
 from dledger.types import NodeId
 
 
@@ -102,3 +103,20 @@ def enforce_secret(_: ClientState) -> Operation[None]:
             with the names.
     """
     yield from execute(EnforceSecret(), "enforce the secret")
+
+
+def upgrade_group(_: ClientState, version: int = GROUP_VERSION) -> Operation[int]:
+    """Make a group version active, by default the newest that this release knows; where the group
+    has it already, nothing happens. Returns the active one, which never falls again: from then on
+    no node of a release without it is taken.
+
+    Raises:
+        DLedgerError: a member does not support it, or was not seen since the leader's node started;
+            with the names, and what to install.
+        ConfigError: there is no such version.
+    """
+    command = UpgradeGroup(version=version, release=FIRST_RELEASES.get(version, ""))
+    what = f"upgrade the group to version {version}"
+    result = yield from execute(command, what, since=FIRST_RELEASES[1])
+    active: int = result["version"]
+    return active

@@ -1,0 +1,225 @@
+"""Nodes and clients of the release before, as its wheel in a virtual environment of its own, with
+those of this one. ``make upgrades ROUNDS=10`` rolls a group forth and back so often."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from client_round import play
+from old_release import NotThere, install
+
+from dledger import Client
+from dledger.cli.main import main
+from dledger.embedded.ports import free_ports
+from dledger.release import FIRST_RELEASES, GROUP_VERSION
+
+pytestmark = pytest.mark.cluster
+NEW = Path(sys.executable)
+ROUNDS = int(os.environ.get("DLEDGER_UPGRADES", "1"))
+PATIENCE_S = 120
+SMALL = ("segment_bytes=16777216", "index_file_bytes=1048576")
+NODES = ("n0", "n1", "n2")
+
+
+@pytest.fixture(scope="session")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter that has the release before."""
+    try:
+        return install(tmp_path_factory.mktemp("old"))
+    except NotThere as reason:
+        pytest.skip(f"the release before is not there: {reason}")
+
+
+class Group:
+    """Three nodes, each a process of either release."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        ports = free_ports("127.0.0.1", len(NODES))
+        self.addresses = [f"127.0.0.1:{port}" for port in ports]
+        self.bootstrap = ",".join(self.addresses)
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+        self.environment = os.environ | {"DLEDGER_USER_DIRECTORY": str(folder / "user")}
+
+    def spawn(self, node: str, python: Path, **options: int) -> subprocess.Popen[bytes]:
+        """A process of this node by that interpreter."""
+        peers = ";".join(f"{n}-{where}" for n, where in zip(NODES, self.addresses, strict=True))
+        command = [str(python), "-m", "dledger", "serve", "--self-id", node, "--peers", peers]
+        command += ["--dir", str(self.folder / node)]
+        for setting in SMALL:
+            command += ["--set", setting]
+        return subprocess.Popen(command, cwd=self.folder, env=self.environment, **options)
+
+    def start(self, python: Path, *nodes: str) -> None:
+        for node in nodes or NODES:
+            with (self.folder / f"{node}.log").open("ab") as log:
+                self.running[node] = self.spawn(node, python, stderr=log.fileno())
+
+    def stop(self, node: str) -> None:
+        process = self.running.pop(node)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0
+
+    def end(self) -> None:
+        for process in self.running.values():
+            process.kill()
+            process.wait()
+
+    def roll(self, python: Path) -> None:
+        """Each node in turn goes on with that interpreter, behind the others' catching up."""
+        for node in NODES:
+            self.stop(node)
+            self.start(python, node)
+            self.catch_up(node)
+
+    def catch_up(self, node: str) -> None:
+        """Wait until a node has all that the leader had committed at a look."""
+        with self.client() as client:
+            _until(lambda: "role" in client.status()[node])
+            goal = max(state.get("committed_index", -1) for state in client.status().values())
+            _until(lambda: client.status()[node].get("applied_index", -1) >= goal)
+
+    def client(self) -> Client:
+        return Client(self.bootstrap, request_timeout_ms=PATIENCE_S * 1000)
+
+    def versions(self) -> dict[str, int]:
+        with self.client() as client:
+            states = client.status()
+        return {
+            node: state.get("group_version", {}).get("active", 0) for node, state in states.items()
+        }
+
+    def cli(self, words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(main, f"upgrade {words}", env=self.environment)
+        return done.exit_code, done.output
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    ended = threading.Event()
+    for _ in range(PATIENCE_S * 20):
+        if holds():
+            return
+        ended.wait(0.05)
+    raise AssertionError("not within patience")
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[Group]:
+    made = Group(tmp_path)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+@contextmanager
+def appending(group: Group, topic: str) -> Iterator[list[bytes]]:
+    """Appends one value after the other while the block runs; each is acknowledged, or the block
+    fails at its end. The list has those that were."""
+    acknowledged: list[bytes] = []
+    failed: list[BaseException] = []
+    ends = threading.Event()
+
+    def run() -> None:
+        try:
+            with group.client() as client:
+                while not ends.is_set():
+                    value = b"%d" % len(acknowledged)
+                    client.append(topic, value, partition=0)
+                    acknowledged.append(value)
+        except BaseException as error:  # told where the block ends
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield acknowledged
+    finally:
+        ends.set()
+        thread.join()
+    assert not failed, failed
+
+
+def test_group_rolls_forth_and_back_and_is_upgraded(old: Path, group: Group) -> None:
+    """No append fails and none is lost while its nodes change their release, until the new version
+    is active; then an old node says what to install, and its files stay."""
+    group.start(old)
+    with group.client() as client:
+        client.create_topic("t")
+    with appending(group, "t") as acknowledged:
+        for _ in range(ROUNDS):
+            group.roll(NEW)
+            assert set(group.versions().values()) == {0}
+            group.roll(old)
+        group.roll(NEW)
+        assert group.cli(f"--check {group.bootstrap}")[0] == 0
+        assert set(group.versions().values()) == {0}
+        code, said = group.cli(group.bootstrap)
+        assert (code, f"version {GROUP_VERSION} is active now" in said) == (0, True), said
+        _until(lambda: set(group.versions().values()) == {GROUP_VERSION})
+        assert group.cli(group.bootstrap)[0] == 0
+        group.stop("n2")
+        before = files(group.folder / "n2")
+        process = group.spawn("n2", old, stderr=subprocess.PIPE)
+        words = process.communicate(timeout=PATIENCE_S)[1].decode()
+        assert process.returncode == 2
+        assert f"install dledger {FIRST_RELEASES[GROUP_VERSION]} or newer" in words
+        assert files(group.folder / "n2") == before
+        group.start(NEW, "n2")
+        group.catch_up("n2")
+    with group.client() as client:
+        assert client.table("t").column("value").to_pylist() == acknowledged
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    """The content of a node's files by name."""
+    found = (path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): path.read_bytes() for path in found}
+
+
+def test_old_node_in_a_group_keeps_the_version_down(old: Path, group: Group) -> None:
+    """A group that is founded with one is of version 0, and says which node keeps it there."""
+    group.start(NEW, "n0", "n1")
+    group.start(old, "n2")
+    with group.client() as client:
+        client.create_topic("t")
+        assert client.append("t", b"x").end == 1
+        client.transfer("n0")
+    group.catch_up("n2")
+    assert set(group.versions().values()) == {0}
+    code, said = group.cli(f"--check {group.bootstrap}")
+    assert code == 1
+    assert "n2 runs dledger" in said
+    assert "install dledger" in said
+    code, said = group.cli(group.bootstrap)
+    assert (code, "n2 runs dledger" in said) == (2, True), said
+    assert set(group.versions().values()) == {0}
+
+
+def test_clients_of_either_release_use_nodes_of_the_other(old: Path, group: Group) -> None:
+    """The basic round sees the same with all four pairs."""
+    rounds = []
+    for number, nodes in enumerate((old, NEW)):
+        group.folder = group.folder / "again"
+        group.folder.mkdir()
+        group.start(nodes)
+        rounds.append(play(group.bootstrap, f"new-{number}"))
+        script = Path(__file__).with_name("client_round.py")
+        command = [str(old), str(script), group.bootstrap, f"old-{number}"]
+        done = subprocess.run(command, capture_output=True, text=True, env=group.environment)
+        assert done.returncode == 0, done.stderr
+        rounds.append(json.loads(done.stdout))
+        group.end()
+        group.running.clear()
+    assert rounds == [rounds[0]] * 4
+    assert len(rounds[0]["read"]) == 24
