@@ -60,6 +60,7 @@ ADDED = {
     "CommitConsumed",
     "CommitConsumedTransaction",
     "AlterQuotas",
+    "AlterSettings",
     "ThrottleNotice",
     "SetUser",
     "RemoveUser",
@@ -70,8 +71,8 @@ ADDED = {
     "RemoveAcls",
 }
 """Messages and commands that came later: they are sent by consumers, and for the group's users,
-rules and quotas, whose nodes have to be of a release that has them; or, as a notice, to clients
-that have said that they know it."""
+rules, quotas and settings, whose nodes have to be of a release that has them; or, as a notice, to
+clients that have said that they know it."""
 LAST = {"Code": 616, "Listing": 3}
 """The last value, of enumerations that have more by now."""
 ENTRY, CODEC, FRAMING, NUMBERS = modules()

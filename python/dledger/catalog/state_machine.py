@@ -26,6 +26,7 @@ from dledger.protocol.messages.catalog_commands import (
     Admit,
     AdoptCommitLog,
     AlterQuotas,
+    AlterSettings,
     Command,
     CommitConsumed,
     CommitConsumedTransaction,
@@ -257,6 +258,8 @@ class Catalog(CatalogState):
                 return self.acls.change(command)
             case AlterQuotas():
                 return self.quotas.alter(command)
+            case AlterSettings():
+                return self.settings.alter(command)
             case Expire():
                 self.users.expire(self.clock_ms)
                 self.transactions.expire(self.clock_ms)

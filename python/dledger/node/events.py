@@ -79,6 +79,8 @@ class NodeEvents:
     """Members have to prove the group's secret from this entry on."""
     quotas_altered: Event[[]] = field(default_factory=Event)
     """Principals have other quotas from this entry on."""
+    settings_altered: Event[[]] = field(default_factory=Event)
+    """The group keeps other settings from this entry on."""
     access_changed: Event[[]] = field(default_factory=Event)
     """Principals may do other things from some entry on that was just applied."""
     reload: Event[[]] = field(default_factory=Event)

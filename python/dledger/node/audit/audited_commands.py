@@ -12,6 +12,7 @@ from dledger.protocol.messages.catalog_commands import (
     Admit,
     AdoptCommitLog,
     AlterQuotas,
+    AlterSettings,
     Command,
     CommitConsumed,
     CommitConsumedTransaction,
@@ -62,6 +63,7 @@ AUDITED: Final[dict[type[Any], Audited]] = {
     AddAcls: Audited("add acls", ("rules",)),
     RemoveAcls: Audited("remove acls", ("rules",)),
     AlterQuotas: Audited("alter quotas", ("entity", "quotas")),
+    AlterSettings: Audited("alter settings", ("values", "reset")),
 }
 NOT_AUDITED: Final[frozenset[type[Any]]] = frozenset(
     {

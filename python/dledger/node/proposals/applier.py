@@ -12,7 +12,7 @@ from dledger.catalog.state_machine import Catalog
 from dledger.errors import CorruptEntry, ProtocolError
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.proposal_queue import ProposalQueue
-from dledger.protocol.messages.catalog_commands import AlterQuotas, EnforceSecret
+from dledger.protocol.messages.catalog_commands import AlterQuotas, AlterSettings, EnforceSecret
 from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry
 from dledger.protocol.messages.entry_runs import Entries, EntryRun
 from dledger.protocol.wire import decode_command
@@ -186,4 +186,6 @@ class Applier(NodePart):
                     self._events.secret_enforced()
                 elif isinstance(command, AlterQuotas):
                     self._events.quotas_altered()
+                elif isinstance(command, AlterSettings):
+                    self._events.settings_altered()
         self._proposals.applied(entry, result)
