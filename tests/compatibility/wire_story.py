@@ -61,6 +61,7 @@ ADDED = {
     "CommitConsumed",
     "CommitConsumedTransaction",
     "AlterQuotas",
+    "AlterSettings",
     "ThrottleNotice",
     "SetUser",
     "RemoveUser",
@@ -72,8 +73,8 @@ ADDED = {
     "UpgradeGroup",
 }
 """Messages and commands that came later: they are sent by consumers, and for the group's users,
-rules, quotas and version, whose nodes have to be of a release that has them; or, as a notice, to
-clients that have said that they know it."""
+rules, quotas, settings and version, whose nodes have to be of a release that has them; or, as a
+notice, to clients that have said that they know it."""
 LAST = {"Code": 616, "Listing": 3}
 """The last value, of enumerations that have more by now."""
 ENTRY, CODEC, FRAMING, NUMBERS = modules()

@@ -116,6 +116,8 @@ def requests(t: int, stage: int) -> list[Asked]:
         listed(Listing.ACLS, "describe cluster"),
         listed(Listing.USERS, "describe cluster"),
         listed(Listing.QUOTAS, "describe cluster"),
+        listed(Listing.SETTINGS, "describe cluster"),
+        listed(Listing.SETTING_CHANGES, "describe cluster"),
         Asked(StatusRequest(), ()),
         Asked(TransferRequest(to=NodeId("n0")), ("admin cluster",)),
         Asked(AdmitRequest(node_id=NodeId("n0"), timeout_ms=1), ("admin cluster",)),
@@ -211,6 +213,7 @@ def commands() -> list[Asked]:
         executed(user.RemoveUser(name="u"), "admin cluster"),
         executed(command.AlterQuotas(entity="User:u", quotas={"requests": 1}), "admin cluster"),
         executed(command.UpgradeGroup(version=1, release="0.2.0"), "admin cluster"),
+        executed(command.AlterSettings(values={"retention_ms": "1"}), "admin cluster"),
         executed(command.DeleteTopic(name="t"), "delete topic t"),
     ]
 

@@ -378,7 +378,7 @@ async def test_an_exposed_node_says_so_at_its_start_and_each_hour(
     async with play(1) as group:
         context = (await group.leader()).parts.context
         node = replace(context.node, **settings)
-        exposure = Exposure(replace(context, current=CurrentSettings(node)))
+        exposure = Exposure(replace(context, current=CurrentSettings(context.group, node)))
         for now_ms in (5, 100, AGAIN_MS, AGAIN_MS + 5, AGAIN_MS + 100):
             exposure.tick(now_ms)
         assert caplog.text.count("whoever connects may read, write and delete") == 2 * is_told
@@ -398,7 +398,7 @@ async def test_metrics_that_the_network_may_read_are_told_as_well(
     async with play(1) as group:
         context = (await group.leader()).parts.context
         node = replace(context.node, insecure=True, **settings)
-        exposure = Exposure(replace(context, current=CurrentSettings(node)))
+        exposure = Exposure(replace(context, current=CurrentSettings(context.group, node)))
         for now_ms in (5, 100, AGAIN_MS + 5):
             exposure.tick(now_ms)
         assert caplog.text.count("the network may read them") == 2 * is_told

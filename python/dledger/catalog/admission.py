@@ -14,6 +14,7 @@ from dledger.catalog.access.quotas import malformed_quotas
 from dledger.catalog.access.users import malformed_user
 from dledger.catalog.clients.group_members import malformed_join
 from dledger.catalog.clients.transactions import malformed_commit, malformed_stage
+from dledger.catalog.dynamic_settings import malformed_settings
 from dledger.catalog.results import CommandResult
 from dledger.catalog.state import CatalogState
 from dledger.catalog.topics.topics import malformed_topic
@@ -23,6 +24,7 @@ from dledger.protocol.messages.catalog_commands import (
     AddAcls,
     AddPartitions,
     AlterQuotas,
+    AlterSettings,
     Command,
     CommitConsumed,
     CommitConsumedTransaction,
@@ -59,6 +61,8 @@ def malformed(command: Command) -> CommandResult | None:
             text = _wrong_name("consumer group", command.consumer_group) or malformed_join(command)
         case AlterQuotas():
             text = malformed_quotas(command)
+        case AlterSettings():
+            text = malformed_settings(command)
         case CommitOffsets() | CommitProgress() | CommitConsumed() | HoldRetention():
             text = _wrong_name("consumer group", command.consumer_group)
         case SetUser() | RemoveUser() | IssueToken():
@@ -93,4 +97,6 @@ def refused(catalog: CatalogState, command: Command) -> CommandResult | None:
             return catalog.refuses_user(command)
         case AddAcls() | RemoveAcls():
             return catalog.acls.refusal(command)
+        case AlterSettings():
+            return catalog.settings.refusal(command)
     return None

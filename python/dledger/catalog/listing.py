@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from itertools import islice
 from typing import Any, Final
@@ -90,6 +90,23 @@ def list_quotas(catalog: CatalogState, start: int, limit: int) -> Page:
     entities = sorted(catalog.quotas.by_entity.items())
     rows = [{"entity": entity, "quotas": dict(quotas)} for entity, quotas in entities]
     return rows[start : start + limit], start + limit if start + limit < len(rows) else -1
+
+
+def list_settings(catalog: CatalogState, own: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Each dynamic setting; ``own``: the node's."""
+    settings = catalog.settings
+    sources = [("set", settings.values), ("founding", settings.founding), ("node", own)]
+    return [
+        {"name": name, "value": texts[name], "source": source, "version": settings.version}
+        for name in own
+        for source, texts in [next(one for one in sources if name in one[1])]
+    ]
+
+
+def list_setting_changes(catalog: CatalogState, start: int, limit: int) -> Page:
+    """The changes that are remembered, oldest first."""
+    rows = list(map(asdict, catalog.settings.history[start : start + limit]))
+    return rows, start + limit if start + limit < len(catalog.settings.history) else -1
 
 
 def list_acls(catalog: CatalogState, start: int, limit: int) -> Page:

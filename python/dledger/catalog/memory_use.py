@@ -45,6 +45,8 @@ SPAN: Final = 300
 RETIRED: Final = 200
 QUOTAS: Final = 800
 """Of a principal."""
+CHANGE: Final = 1500
+"""Of settings."""
 USER: Final = 900
 """Or a token."""
 RULE: Final = 800
@@ -70,6 +72,7 @@ def weigh(catalog: CatalogState) -> int:
     for stage in catalog.transactions.stages.values():
         total += STAGE + len(stage.label) + len(stage.writer_id) + len(stage.rows)
     total += QUOTAS * len(catalog.quotas.by_entity)
+    total += CHANGE * len(catalog.settings.history)
     total += RULE * len(catalog.acls.rules)
     writers = catalog.transactions.writers
     total += TRACE * len(writers.traces)

@@ -27,6 +27,7 @@ from dledger.catalog.clients.group_members import GroupMembership, Member, Parti
 from dledger.catalog.clients.producers import WINDOW, Producers, ProducerState, ResultWindow
 from dledger.catalog.clients.transactions import STAGED_ROW, StageState, Transactions
 from dledger.catalog.clients.writers import Trace, Writer, Writers
+from dledger.catalog.dynamic_settings import DynamicSettings
 from dledger.catalog.state import CatalogState
 from dledger.catalog.topics.partition import NO_TIME, Partition, table_name
 from dledger.catalog.topics.queues import Queues
@@ -101,6 +102,8 @@ def encode(catalog: CatalogState) -> bytes:
         meta["acls"] = catalog.acls.encode()
     if catalog.version:
         meta["version"] = catalog.version.image()
+    if catalog.settings:
+        meta["settings"] = catalog.settings.image()
     text = json.dumps(meta, separators=(",", ":"), sort_keys=True).encode()
     blob = b"".join(packed)
     whole = b"".join((PREFIX.pack(MAGIC, len(text), len(blob)), text, blob))
@@ -272,6 +275,8 @@ def decode(data: bytes, catalog: CatalogState, tables: TableFactory) -> None:
     if "users" in meta:
         catalog.users = Users.decode(meta["users"])
     catalog.acls.restore(meta.get("acls", ()))
+    if "settings" in meta:
+        catalog.settings = DynamicSettings.of_image(meta["settings"])
     _decode_topics(meta, packed, catalog, tables)
     _decode_groups(meta["groups"], catalog.consumer_groups)
     _decode_memberships(meta.get("memberships", []), catalog.consumer_groups)

@@ -11,6 +11,7 @@ from dledger.catalog.clients.consumer_groups import Groups
 from dledger.catalog.clients.producers import Producers
 from dledger.catalog.clients.transactions import Transactions
 from dledger.catalog.clients.writers import MAX_WRITERS
+from dledger.catalog.dynamic_settings import DynamicSettings
 from dledger.catalog.results import BatchRef, CommandResult, RunRef
 from dledger.catalog.topics.partition import Partition
 from dledger.catalog.topics.partitions import Partitions
@@ -60,6 +61,7 @@ class CatalogState:
         self.quotas = QuotaState()
         self.users = Users()
         self.version = VersionState()
+        self.settings = DynamicSettings()
         self._dropped: list[tuple[int, str]] = []
 
     @staticmethod

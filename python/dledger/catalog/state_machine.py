@@ -26,6 +26,7 @@ from dledger.protocol.messages.catalog_commands import (
     Admit,
     AdoptCommitLog,
     AlterQuotas,
+    AlterSettings,
     Command,
     CommitConsumed,
     CommitConsumedTransaction,
@@ -260,6 +261,8 @@ class Catalog(CatalogState):
                 return self.quotas.alter(command)
             case UpgradeGroup():
                 return self.version.apply(command)
+            case AlterSettings():
+                return self.settings.alter(command)
             case Expire():
                 self.users.expire(self.clock_ms)
                 self.transactions.expire(self.clock_ms)

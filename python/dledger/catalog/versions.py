@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dledger.catalog.results import CommandResult
-from dledger.protocol.messages.catalog_commands import UpgradeGroup
+from dledger.protocol.messages.catalog_commands import AlterSettings, UpgradeGroup
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.group_version import check_supported
 
@@ -19,11 +19,13 @@ FIRST_TAG: Final = 30
 SINCE: Final[dict[type[Any], int]] = {
     # what raises the version: the leader proposes it only where every member supports the new one
     UpgradeGroup: 0,
+    AlterSettings: 1,
 }
 """The group version that allows a command; 0 for those that have no row."""
 BRINGS: Final = {
     1: ("a version that nodes of releases without versions refuse: what later commands put into "
-        "the log reaches no node that would skip it",),
+        "the log reaches no node that would skip it",
+        "settings of the group that change while it runs ('dledger settings')"),
 }  # fmt: skip
 """What each group version brings, in words."""
 

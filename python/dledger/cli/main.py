@@ -24,6 +24,7 @@ from dledger.cli.export.command import export
 from dledger.cli.group.groups import groups
 from dledger.cli.group.offsets import get_offsets
 from dledger.cli.group.secret import secret
+from dledger.cli.group.settings import settings
 from dledger.cli.group.status import admit, status, transfer
 from dledger.cli.group.topics import topics
 from dledger.cli.group.upgrade import upgrade
@@ -105,8 +106,8 @@ def main() -> None:
 
 _COMMANDS: Final = (
     serve, stop, status, console, topics, append, tail, get_offsets, groups, transfer, admit,
-    upgrade, secret, users, acl, quotas, verify, dump, reset_term, bench, rocketmq, export, import_,
-    context, completion,
+    upgrade, secret, users, acl, quotas, settings, verify, dump, reset_term, bench, rocketmq,
+    export, import_, context, completion,
 )  # fmt: skip
 for _command in _COMMANDS:
     main.add_command(_command)

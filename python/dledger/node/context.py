@@ -9,6 +9,7 @@ from typing import Any
 
 from dledger.catalog.state_machine import Catalog
 from dledger.config import GroupConfig, NodeConfig
+from dledger.config.dynamic import texts_of, with_texts
 from dledger.environment import Environment
 from dledger.net.limits.accounts import Accounts
 from dledger.node.audit import AuditLog
@@ -38,18 +39,37 @@ class StatusSections:
         return {name: value for section in self._sections for name, value in section().items()}
 
 
-@dataclass(slots=True)
 class CurrentSettings:
-    """The settings of a node, of which some change while it runs."""
+    """The settings of a node as they are now: its own, and over them those that its group keeps."""
 
-    node: NodeConfig
+    def __init__(self, group: GroupConfig, node: NodeConfig) -> None:
+        """``group``, ``node``: the node's own."""
+        self.group = self.own_group = group
+        self.node = self.own_node = node
+        self.kept: dict[str, str] = {}
+        """As texts, by name."""
+
+    def use_own(self, node: NodeConfig) -> None:
+        """The node's own settings have changed."""
+        self.own_node = node
+        self.node = with_texts(node, self.kept)
+
+    def keep(self, texts: Mapping[str, str]) -> None:
+        """The group keeps these from now on."""
+        self.kept = dict(texts)
+        self.group = with_texts(self.own_group, self.kept)
+        self.node = with_texts(self.own_node, self.kept)
+
+    @property
+    def own_texts(self) -> dict[str, str]:
+        """The node's own values of dynamic settings."""
+        return texts_of(self.own_group) | texts_of(self.own_node)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
     """Settings, state and events that the parts of one node share."""
 
-    group: GroupConfig
     current: CurrentSettings
     environment: Environment
     disk: Disk
@@ -72,6 +92,11 @@ class NodeContext:
     """The principals of the clients that are connected, and what they hold."""
 
     @property
+    def group(self) -> GroupConfig:
+        """As they are now; a part that keeps a value of `DYNAMIC` does not see it change."""
+        return self.current.group
+
+    @property
     def node(self) -> NodeConfig:
         """As they are now; a part that keeps a value of `LIVE` does not see it change."""
         return self.current.node
@@ -91,7 +116,6 @@ class NodePart:
 
     def __init__(self, context: NodeContext) -> None:
         self._context = context
-        self._group = context.group
         self._node_id = context.node_id
         self._environment = context.environment
         self._now_ms = context.environment.now_ms
@@ -103,6 +127,10 @@ class NodePart:
         self._ready_loop = context.ready_loop
         self._raft = context.raft
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def _group(self) -> GroupConfig:
+        return self._context.group
 
     @property
     def _node(self) -> NodeConfig:

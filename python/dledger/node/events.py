@@ -83,6 +83,8 @@ class NodeEvents:
     """Principals have other quotas from this entry on."""
     version_raised: Event[[]] = field(default_factory=Event)
     """The group has a newer version from this entry on."""
+    settings_altered: Event[[]] = field(default_factory=Event)
+    """The group keeps other settings from this entry on."""
     access_changed: Event[[]] = field(default_factory=Event)
     """Principals may do other things from some entry on that was just applied."""
     reload: Event[[]] = field(default_factory=Event)

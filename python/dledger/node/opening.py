@@ -85,8 +85,7 @@ def open_context(
     )
     ready_loop.log_writer.meters = meters
     context = NodeContext(
-        group=group,
-        current=CurrentSettings(node),
+        current=CurrentSettings(group, node),
         environment=environment,
         disk=disk,
         store=store,

@@ -20,6 +20,7 @@ from dledger.node.handlers.replaced_disks import Admissions
 from dledger.node.handlers.request_router import RequestHandlers, RequestRouter
 from dledger.node.maintenance.clock_check import ClockCheck
 from dledger.node.maintenance.disk_watch import DiskWatch
+from dledger.node.maintenance.dynamic_settings import DynamicSettingsFollower
 from dledger.node.maintenance.expiry import Expiry
 from dledger.node.maintenance.exposure import Exposure
 from dledger.node.maintenance.idle_timeout import IdleTimeout
@@ -46,6 +47,7 @@ class NodeParts:
         self.context, self.gate, self._settings = context, gate, settings
         self.events, self.peers, self.ready_loop = context.events, context.peers, context.ready_loop
         context.events.committed.subscribe(context.store.note_commit)
+        self.settings = DynamicSettingsFollower(context)
         self.proposals = ProposalQueue(context)
         self.admissions = Admissions(context, self.proposals)
         self.applier = Applier(context, self.proposals, apply_foreign=apply_foreign)

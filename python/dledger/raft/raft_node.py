@@ -4,7 +4,8 @@ carries out what the call returns."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ParamSpec
+from dataclasses import replace
+from typing import Any, ParamSpec
 
 from dledger.config import GroupConfig
 from dledger.errors import NotLeader
@@ -143,6 +144,11 @@ class RaftNode:
         """The disk is full, or not any more (D12): a leader then refuses appends with DISK_FULL and
         hands over, a follower refuses pushes, a candidate lets others go first."""
         return self._run(self._set_writable, writable, now_ms)
+
+    def use_settings(self, settings: Mapping[str, Any]) -> None:
+        """Fields of `GroupConfig` that have these values from now on: limits, time-outs of pushes
+        and acknowledgements, preferred leaders. Those that elections rest on never change."""
+        self._machine.config = replace(self._machine.config, **settings)
 
     def set_members(self, index: Index, bound: Mapping[NodeId, int], now_ms: int) -> Ready:
         """The entry ``index``, which is committed and applied, says which incarnations count from

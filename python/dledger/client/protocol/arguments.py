@@ -213,6 +213,7 @@ TAKEN: Final[Mapping[str, Take]] = {
         _text, _TIMES, "a dict of topic -> partition -> time"
     ),
     "Mapping[str, int]": _pairs(_text, _whole, "a dict of name -> whole number"),
+    "Mapping[str, int | str]": _pairs(_text, _one_of(int, str), "a dict of name -> value"),
     "Mapping[str, str]": _pairs(_text, _text, "a dict of text -> text"),
     "bytes | str": _one_of(bytes, bytearray, memoryview, str, named="bytes or text"),
     "OnDelivery": _callback,

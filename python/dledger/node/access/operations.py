@@ -139,6 +139,8 @@ LISTINGS: Final[dict[Listing, Row]] = {
     Listing.ACLS: cluster(DESCRIBE),
     Listing.USERS: cluster(DESCRIBE),
     Listing.QUOTAS: cluster(DESCRIBE),
+    Listing.SETTINGS: cluster(DESCRIBE),
+    Listing.SETTING_CHANGES: cluster(DESCRIBE),
 }
 
 
@@ -237,6 +239,7 @@ COMMANDS: Final[dict[type[Any], Row]] = {
     user.IssueToken: cluster(ADMIN),
     command.AlterQuotas: cluster(ADMIN),
     command.UpgradeGroup: cluster(ADMIN),
+    command.AlterSettings: cluster(ADMIN),
 }
 """Of what `ExecuteRequest` brings."""
 

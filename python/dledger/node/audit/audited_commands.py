@@ -12,6 +12,7 @@ from dledger.protocol.messages.catalog_commands import (
     Admit,
     AdoptCommitLog,
     AlterQuotas,
+    AlterSettings,
     Command,
     CommitConsumed,
     CommitConsumedTransaction,
@@ -64,6 +65,7 @@ AUDITED: Final[dict[type[Any], Audited]] = {
     RemoveAcls: Audited("remove acls", ("rules",)),
     AlterQuotas: Audited("alter quotas", ("entity", "quotas")),
     UpgradeGroup: Audited("upgrade group", ("version",)),
+    AlterSettings: Audited("alter settings", ("values", "reset")),
 }
 NOT_AUDITED: Final[frozenset[type[Any]]] = frozenset(
     {

@@ -20,6 +20,8 @@ from dledger.catalog.listing import (
     list_partitions,
     list_progress,
     list_quotas,
+    list_setting_changes,
+    list_settings,
 )
 from dledger.errors import CorruptEntry, OffsetOutOfRange, ProtocolError, TopicNotFound
 from dledger.net import Connection
@@ -43,6 +45,8 @@ MAX_ROWS: Final = {
     Listing.ENTRIES: 500,
     Listing.MEMBERS: 20,
     Listing.QUOTAS: 200,
+    Listing.SETTINGS: 200,
+    Listing.SETTING_CHANGES: 20,
     Listing.USERS: 500,
     Listing.ACLS: 500,
 }
@@ -90,6 +94,10 @@ class Listings(NodePart):
             send(self._page(*list_members(self._catalog, request.name, request.start, limit)))
         elif request.listing is Listing.QUOTAS:
             send(self._page(*list_quotas(self._catalog, request.start, limit)))
+        elif request.listing is Listing.SETTINGS:
+            send(self._page(list_settings(self._catalog, self._context.current.own_texts), -1))
+        elif request.listing is Listing.SETTING_CHANGES:
+            send(self._page(*list_setting_changes(self._catalog, request.start, limit)))
         elif request.listing is Listing.USERS:
             rows = self._catalog.users.rows()
             end = request.start + limit

@@ -137,9 +137,7 @@ class RequestRouter(NodePart):
             ),
             is_alone=lambda connection: self._company.is_alone(connection, connection.now_s()),
         )
-        self._full_bytes = min(self._node.max_client_bytes, self._group.pending_bytes // 2)
-        self._little_bytes = self._full_bytes // 16
-        """As long as no more is held, nobody has too much."""
+        self._use_settings()
         self._closed = False
         self._catalog_lost = context.catalog_lost
         """No client is answered: this node has lost the catalog of its log."""
@@ -198,6 +196,9 @@ class RequestRouter(NodePart):
         self._listener.want_certificates(False)  # until this node knows whether there are users
 
     def _use_settings(self) -> None:
+        self._full_bytes = min(self._node.max_client_bytes, self._group.pending_bytes // 2)
+        self._little_bytes = self._full_bytes // 16
+        """As long as no more is held, nobody has too much."""
         if self._listener is not None:
             self._listener.places.patience = self._patience()
 

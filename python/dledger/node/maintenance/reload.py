@@ -92,7 +92,7 @@ class Reload(NodePart):
         live = {name: getattr(now, name) for name in changed if name in LIVE}
         if live:
             current = self._context.current
-            current.node = replace(current.node, **live)
+            current.use_own(replace(current.own_node, **live))
             self._store.use_limits(current.node)
             self._events.settings()
         told = [f"{name} is {live[name]!r}, was {getattr(before, name)!r}" for name in live]

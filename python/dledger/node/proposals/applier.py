@@ -14,6 +14,7 @@ from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.protocol.messages.catalog_commands import (
     AlterQuotas,
+    AlterSettings,
     EnforceSecret,
     UpgradeGroup,
 )
@@ -192,4 +193,6 @@ class Applier(NodePart):
                     self._events.quotas_altered()
                 elif isinstance(command, UpgradeGroup):
                     self._events.version_raised()
+                elif isinstance(command, AlterSettings):
+                    self._events.settings_altered()
         self._proposals.applied(entry, result)

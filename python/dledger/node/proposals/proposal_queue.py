@@ -17,11 +17,12 @@ from dledger.node.proposals.clocks import Clocks
 from dledger.node.proposals.fair_queue import FairQueue
 from dledger.node.proposals.proposal import Proposal, append_header, command_body
 from dledger.node.proposals.quotas import Quotas
+from dledger.node.proposals.setting_changes import stamp_change, wrong_change
 from dledger.node.proposals.timestamps import TIMED, has_time, stamp_time
 from dledger.node.proposals.unanswered import Unanswered, WaitingProposals
 from dledger.node.proposals.version_rule import refused_by_version
 from dledger.node.proposals.write_times import WriteTimes
-from dledger.protocol.messages.catalog_commands import Admit, EnforceSecret
+from dledger.protocol.messages.catalog_commands import Admit, AlterSettings, EnforceSecret
 from dledger.protocol.messages.client import AppendRequest, ExecuteRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE, Entry
@@ -51,14 +52,14 @@ class ProposalQueue(NodePart):
         events = context.events
         self.unanswered = Unanswered(context)
         self._answer = self.unanswered.answer
-        self.accepted = Acceptance(context.ready_loop, context.group.pending_bytes)
+        self.accepted = Acceptance(context.ready_loop, context.current)
         self.clocks = Clocks(
             context.environment,
             context.catalog,
             leads_in=self._leads_in,
             is_settled=self._nothing_timed_waits,
         )
-        self.quotas = Quotas(context.group, context.catalog, now_ms=self._now_ms)
+        self.quotas = Quotas(context.current, context.catalog, now_ms=self._now_ms)
         self._times = WriteTimes.of(context)
         self._max_body_bytes = context.group.max_body_bytes
         events.given_up.subscribe(self.given_up)
@@ -139,6 +140,9 @@ class ProposalQueue(NodePart):
     ) -> None:
         """Stamp one command, and gather it for this pass."""
         command = stamp_time(request.command, self.clocks)
+        if connection is not None and isinstance(command, AlterSettings):
+            principal = connection.context.principal
+            command = stamp_change(command, principal, current=self._context.current)
         proposal = Proposal(
             connection,
             (request_id,),
@@ -299,6 +303,11 @@ class ProposalQueue(NodePart):
         enforces = isinstance(proposal.command, EnforceSecret) and not self._catalog.secret_enforced
         if enforces and (lost := self._peers.shut_out()):
             self._answer(proposal, Code.ILLEGAL_MEMBER_STATE, lost)
+            return True
+        if isinstance(proposal.command, AlterSettings) and (
+            wrong := wrong_change(proposal.command, current=self._context.current)
+        ):
+            self._answer(proposal, Code.MALFORMED, wrong)
             return True
         refusal = self.quotas.refusal(proposal.command, caught_up=self.caught_up)
         if refusal is not None:

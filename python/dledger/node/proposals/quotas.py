@@ -17,7 +17,7 @@ from dledger.catalog.admission import malformed, refused
 from dledger.catalog.memory_use import growth, weigh
 from dledger.catalog.results import CommandResult
 from dledger.catalog.state_machine import Catalog
-from dledger.config import GroupConfig
+from dledger.node.context import CurrentSettings
 from dledger.protocol.messages.catalog_commands import (
     AddPartitions,
     Command,
@@ -51,8 +51,10 @@ Claim = Counter[str]
 class Quotas:
     """The limits of one leader's catalog."""
 
-    def __init__(self, group: GroupConfig, catalog: Catalog, *, now_ms: Callable[[], int]) -> None:
-        self._group = group
+    def __init__(
+        self, settings: CurrentSettings, catalog: Catalog, *, now_ms: Callable[[], int]
+    ) -> None:
+        self._settings = settings
         self._catalog = catalog
         self._now_ms = now_ms
         self._open: deque[tuple[Index, Claim]] = deque()
@@ -147,10 +149,10 @@ class Quotas:
                 f"within the last hour: use fewer producers for longer, or raise {raised}"
             )
         more = claim[MAX_CATALOG_BYTES]
-        if more and self._weigh(more) > self._group.max_catalog_bytes:
+        if more and self._weigh(more) > self._settings.group.max_catalog_bytes:
             return (
                 f"topics, groups, producers and transactions take about all of the "
-                f"{self._group.max_catalog_bytes} bytes "
+                f"{self._settings.group.max_catalog_bytes} bytes "
                 "that they may: delete some, or raise max_catalog_bytes"
             )
         return ""
@@ -160,7 +162,7 @@ class Quotas:
         name = setting.removeprefix("max_")
         quota = self._catalog.quotas.group_limit(name)
         if quota is None:
-            return getattr(self._group, setting), setting
+            return getattr(self._settings.group, setting), setting
         return quota, f"the limit: dledger quotas set --group-limit {name}=NUMBER"
 
     def _pushes_out_the_living(self, more: int) -> bool:
@@ -182,7 +184,7 @@ class Quotas:
         now = self._now_ms()
         is_old = self._weight < 0 or now - self._weighed_ms >= WEIGH_MS
         if self._weight < 0 or (
-            is_old and self._weight + self._grown + more > self._group.max_catalog_bytes
+            is_old and self._weight + self._grown + more > self._settings.group.max_catalog_bytes
         ):
             self._weight, self._weighed_ms = weigh(self._catalog), now
             self._grown = self._sum[MAX_CATALOG_BYTES]

@@ -304,6 +304,22 @@ class UpgradeGroup:
     """The first one that supports it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterSettings:
+    """Dynamic settings (`dledger.config.dynamic`) become these, as texts, all or none."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    reset: tuple[str, ...] = ()
+    """Those that were never set, from now on."""
+    expected_version: int = -1
+    """It takes effect only where the group's settings have this version; -1: any."""
+    principal: str = ""
+    """Who asks, as the leader knows."""
+    founding: dict[str, str] = field(default_factory=dict)
+    """Of the first change: what the leader's own settings say for the whole group."""
+    time_ms: int = 0
+
+
 Command = (
     CreateTopic
     | DeleteTopic
@@ -334,4 +350,5 @@ Command = (
     | AddAcls
     | RemoveAcls
     | UpgradeGroup
+    | AlterSettings
 )

@@ -224,6 +224,12 @@ class Listing(IntEnum):
     catalog's."""
     ACLS = 26
     """effect, principal, operation, resource_type, resource: the rules, sorted."""
+    SETTINGS = 82
+    """name, value, source ("set" at run time; "founding": of the leader that took the first change;
+    "node": the answering node's own), version (of the group's settings): the dynamic ones."""
+    SETTING_CHANGES = 83
+    """version, time_ms, principal, changes (name -> (before, after), None: each node's own): the
+    changes of dynamic settings that are remembered, oldest first."""
 
 
 @slots_dataclass(kw_only=True)

@@ -104,6 +104,7 @@ COMMANDS: Final[dict[int, type[Any]]] = {
     27: command.RemoveAcls,
     28: command.AlterQuotas,
     31: command.UpgradeGroup,
+    32: command.AlterSettings,
 }
 """Commands are stored in the log, so these numbers are for ever."""
 COMMAND_TAGS: Final[dict[type[Any], int]] = {kind: tag for tag, kind in COMMANDS.items()}

@@ -13,6 +13,7 @@ from dledger.client.protocol.client_state import ClientState, Operation, T
 from dledger.client.protocol.operations import (
     access,
     consumer_groups,
+    dynamic_settings,
     group_state,
     messages,
     nodes,
@@ -140,6 +141,10 @@ class Operations(ABC):
     quotas = Method(shares.quotas)
     set_quotas = Method(shares.set_quotas)
     remove_quotas = Method(shares.remove_quotas)
+    settings = Method(dynamic_settings.settings)
+    set_settings = Method(dynamic_settings.set_settings)
+    reset_settings = Method(dynamic_settings.reset_settings)
+    settings_history = Method(dynamic_settings.settings_history)
     add_user = Method(users.add_user)
     rotate_user = Method(users.rotate_user)
     remove_user = Method(users.remove_user)

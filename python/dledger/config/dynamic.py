@@ -1,0 +1,144 @@
+"""Dynamic settings: those that a group may change while it runs, as replicated state. Their values
+are texts, as ``--set`` and the log have them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, TypeVar
+
+from dledger.config.names import check_name, nearest
+from dledger.config.settings import MIB, GroupConfig, NodeConfig
+from dledger.errors import ConfigError
+from dledger.types import NodeId
+
+C = TypeVar("C", GroupConfig, NodeConfig)
+MOST: Final = (1 << 62) - 1
+HOUR_MS: Final = 3_600_000
+MAX_TEXT: Final = 1024
+_NUMBER: Final = re.compile(r"[0-9]{1,19}")
+_HOUR: Final = "([01]?[0-9]|2[0-3])"
+_HOURS: Final = re.compile(f"({_HOUR}(;{_HOUR})*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The whole numbers that a dynamic setting may be."""
+
+    least: int = 0
+    most: int = MOST
+
+
+class Hours:
+    """Hours of the day, as ``delete_when`` has them."""
+
+
+class Nodes:
+    """Ids of nodes, with commas."""
+
+
+DYNAMIC: Final[Mapping[str, Numbers | Hours | Nodes]] = {
+    "ack_timeout_ms": Numbers(100, HOUR_MS),
+    "push_timeout_ms": Numbers(100, HOUR_MS),
+    "pending_bytes": Numbers(MIB),
+    "max_topics": Numbers(1),
+    "max_partitions": Numbers(1),
+    "max_consumer_groups": Numbers(1),
+    "max_producers": Numbers(1, 100_000),
+    "max_catalog_bytes": Numbers(MIB),
+    "max_transfer_lag": Numbers(),
+    "preferred_leaders": Nodes(),
+    "retention_ms": Numbers(),
+    "retention_bytes": Numbers(),
+    "hold_retention_ms": Numbers(),
+    "hold_retention_bytes": Numbers(),
+    "member_retention_ms": Numbers(),
+    "member_retention_bytes": Numbers(),
+    "delete_when": Hours(),
+}
+"""By name; those of `GroupConfig` come first."""
+_ELECTS: Final = "a wrong value would keep the group from electing the leader that mends it"
+_FRAMES: Final = "it bounds the frames and buffers of connections, which every node makes at start"
+_FILES: Final = "files of the log are made with it, and the place of each entry follows from it"
+NOT_DYNAMIC: Final[Mapping[str, str]] = {
+    "group": "it is the group's identity",
+    "members": "they are no setting of a running group",
+    "heartbeat_ms": _ELECTS,
+    "election_ms": _ELECTS,
+    "takeover_ms": _ELECTS,
+    "vote_interval_ms": _ELECTS,
+    "push_window_bytes": _FRAMES,
+    "push_batch_bytes": _FRAMES,
+    "max_body_bytes": _FRAMES,
+    "segment_bytes": _FILES,
+    "index_file_bytes": _FILES,
+    "commit_log": "it says what the files of the log hold",
+}
+"""The other settings of a group, with the reason."""
+
+
+def unknown_setting(name: str) -> str:
+    """Why this is no dynamic setting; empty where it is one."""
+    if name in DYNAMIC:
+        return ""
+    if (why := NOT_DYNAMIC.get(name)) is not None:
+        return f"{name} does not change at run time: {why}"
+    if name in {one.name for one in fields(NodeConfig)}:
+        return f"{name} is each node's own: change it in the node's file of settings"
+    return f"there is no dynamic setting {name[:40]!r}{nearest(name[:40], [*DYNAMIC])}; " + (
+        f"there are {', '.join(DYNAMIC)}"
+    )
+
+
+def value_of(name: str, text: str) -> Any:
+    """The value of a dynamic setting: int, str, or a tuple of node ids.
+
+    Raises:
+        ConfigError: the text is none.
+    """
+    if len(text) > MAX_TEXT:
+        raise ConfigError(f"{name}: {text[:40]!r}... has more than {MAX_TEXT} characters")
+    match DYNAMIC[name]:
+        case Numbers(least, most):
+            if not _NUMBER.fullmatch(text) or not least <= int(text) <= most:
+                raise ConfigError(
+                    f"{name}: {text[:40]!r} is no whole number from {least} to {most}"
+                )
+            return int(text)
+        case Hours():
+            if not _HOURS.fullmatch(text):
+                raise ConfigError(f"{name}: {text[:40]!r}: write hours, as in '04' or '04;16'")
+            return text
+        case Nodes():
+            nodes = tuple(NodeId(part) for part in text.split(",") if part)
+            if len(set(nodes)) != len(nodes):
+                raise ConfigError(f"{name}: {text[:40]!r}: name each node once, as in 'n0,n1'")
+            for node in nodes:
+                check_name("node id", node)
+            return nodes
+
+
+def text_of(value: Any) -> str:
+    """The text of a value: `value_of` takes it back."""
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def texts_of(config: GroupConfig | NodeConfig) -> dict[str, str]:
+    """The dynamic settings among those of a config."""
+    names = {one.name for one in fields(config)}
+    return {name: text_of(getattr(config, name)) for name in DYNAMIC if name in names}
+
+
+def with_texts(config: C, texts: Mapping[str, str]) -> C:
+    """A config with those of the dynamic settings that it has. Preferred leaders that are no
+    members are left out: membership may change later."""
+    names = {one.name for one in fields(config)} & DYNAMIC.keys()
+    values = {name: value_of(name, text) for name, text in texts.items() if name in names}
+    if isinstance(config, GroupConfig) and "preferred_leaders" in values:
+        values["preferred_leaders"] = _of(values["preferred_leaders"], config.members)
+    return replace(config, **values)
+
+
+def _of(nodes: tuple[NodeId, ...], members: Collection[NodeId]) -> tuple[NodeId, ...]:
+    return tuple(node for node in nodes if node in members)
