@@ -84,6 +84,14 @@ def test_lag_and_incarnation_of_a_member_that_is_down_are_the_leaders_word() -> 
     assert (rows["n2"]["address"], rows["n2"]["reachable"]) == (None, False)
 
 
+def test_roles_are_the_leaders_word() -> None:
+    leads = LEADER | {"members": ["n0", "n1"], "member_roles": {"n0": "VOTER", "n1": "LEARNER"}}
+    lags = WIPED | {"member_roles": {"n0": "VOTER", "n1": "VOTER"}}
+    look = GroupLook({"n0": leads, "n1": lags, "c:1": {"error": "does not answer"}}, {}, {})
+    roles = {row["node"]: row["role"] for row in member_rows(look)}
+    assert roles == {"n0": "voter", "n1": "learner", "n2": "voter", "c:1": None}
+
+
 def test_status_that_a_principal_may_not_see_in_whole_makes_a_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

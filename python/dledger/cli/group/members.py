@@ -33,15 +33,19 @@ def member_rows(look: GroupLook) -> list[dict[str, Any]]:
     answering = [state for state in look.states.values() if "error" not in state]
     leader = next((state for state in answering if state["role"] == "LEADER"), {})
     named = {name for state in answering for name in state["members"]}
-    return [_row(name, look, leader) for name in sorted({*look.states, *named})]
+    # nodes of an older release tell no roles: all of their members vote
+    roles = dict.fromkeys(named, "VOTER")
+    for state in (*answering, leader):
+        roles |= state.get("member_roles", {})
+    return [_row(name, look, leader, roles) for name in sorted({*look.states, *named})]
 
 
-def _row(name: str, look: GroupLook, leader: State) -> dict[str, Any]:
+def _row(name: str, look: GroupLook, leader: State, roles: Mapping[str, str]) -> dict[str, Any]:
     state = look.states.get(name, {"error": "has an address that nobody tells"})
     marks: Mapping[str, int] = leader.get("watermarks", {})
     row = {
         "node": name,
-        "role": "voter",
+        "role": roles.get(name, "").lower() or None,
         "state": state.get("role"),
         "address": look.addresses.get(name, name if ":" in name else None),
         "incarnation": _incarnation(name, state, leader),
