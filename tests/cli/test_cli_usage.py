@@ -25,7 +25,7 @@ from tests.cli.commands import out, process, refusal
 
 COMMANDS = [
     "serve", "status", "topics", "append", "tail", "groups", "transfer", "admit", "verify", "dump",
-    "reset-term", "bench", "get-offsets", "stop", "context", "completion",
+    "reset-term", "bench", "get-offsets", "stop", "context", "completion", "members",
 ]  # fmt: skip
 
 

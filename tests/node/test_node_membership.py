@@ -15,6 +15,7 @@ from bodies import body
 from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import ConfigError
 from dledger.node.peers.handshake import Gate
+from dledger.node.peers.members import GroupMembers
 from dledger.protocol.messages.catalog_commands import Admit
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry
@@ -275,7 +276,10 @@ async def test_a_members_file_of_another_group_keeps_a_node_from_its_own(
 def test_a_gate_of_a_group_that_is_not_founded_takes_members_of_any_id() -> None:
     group = GroupConfig(group="test", members=names(3))
     gate = Gate(
-        group, NodeConfig(node_id=NodeId("n0"), directory=Path("/tmp/never")), disk=RealDisk()
+        group,
+        NodeConfig(node_id=NodeId("n0"), directory=Path("/tmp/never")),
+        members=GroupMembers(group, dict),
+        disk=RealDisk(),
     )
     request = HelloRequest(group="test", node_id="n1", members=names(3), group_id="feed")
     assert gate.answer(request).code is Code.SUCCESS

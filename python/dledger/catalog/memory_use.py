@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dledger.catalog.clients.group_members import Member
+from dledger.catalog.clients.group_members import ConsumerMember
 from dledger.catalog.state import CatalogState
 from dledger.protocol.messages.catalog_commands import (
     AddAcls,
@@ -123,6 +123,6 @@ def growth(catalog: CatalogState, command: Command) -> int:
     return 0
 
 
-def _member(member: Member | JoinGroup) -> int:
+def _member(member: ConsumerMember | JoinGroup) -> int:
     names = sum(map(len, member.topics)) + len(member.instance_id) + len(member.label)
     return MEMBER + names

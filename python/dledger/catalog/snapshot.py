@@ -23,7 +23,7 @@ from typing import Any, Final
 from dledger.catalog.access.quotas import QuotaState
 from dledger.catalog.access.users import Users
 from dledger.catalog.clients.consumer_groups import ConsumerGroup, Groups
-from dledger.catalog.clients.group_members import GroupMembership, Member, PartitionOwner
+from dledger.catalog.clients.group_members import ConsumerMember, GroupMembership, PartitionOwner
 from dledger.catalog.clients.producers import WINDOW, Producers, ProducerState, ResultWindow
 from dledger.catalog.clients.transactions import STAGED_ROW, StageState, Transactions
 from dledger.catalog.clients.writers import Trace, Writer, Writers
@@ -163,7 +163,9 @@ def _decode_memberships(data: list[Any], groups: Groups) -> None:
     for name, epoch, changed_at, members, target, owners in data:
         found = groups.by_name[name].membership = GroupMembership(epoch, changed_at)
         for member_id, instance_id, label, topics, *more in members:
-            found.members[member_id] = Member(member_id, instance_id, label, tuple(topics), *more)
+            found.members[member_id] = ConsumerMember(
+                member_id, instance_id, label, tuple(topics), *more
+            )
         if found.members:
             groups.with_members[name] = groups.by_name[name]
         found.target = dict(target)

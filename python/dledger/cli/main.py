@@ -22,6 +22,7 @@ from dledger.cli.common import Interrupted
 from dledger.cli.console import console
 from dledger.cli.export.command import export
 from dledger.cli.group.groups import groups
+from dledger.cli.group.members import members
 from dledger.cli.group.offsets import get_offsets
 from dledger.cli.group.secret import secret
 from dledger.cli.group.settings import settings
@@ -105,8 +106,8 @@ def main() -> None:
 
 
 _COMMANDS: Final = (
-    serve, stop, status, console, topics, append, tail, get_offsets, groups, transfer, admit,
-    upgrade, secret, users, acl, quotas, settings, verify, dump, reset_term, bench, rocketmq,
+    serve, stop, status, members, console, topics, append, tail, get_offsets, groups, transfer,
+    admit, upgrade, secret, users, acl, quotas, settings, verify, dump, reset_term, bench, rocketmq,
     export, import_, context, completion,
 )  # fmt: skip
 for _command in _COMMANDS:

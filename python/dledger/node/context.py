@@ -18,6 +18,7 @@ from dledger.node.events import NodeEvents
 from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.node.meters import Meters
 from dledger.node.peers.links import Peers
+from dledger.node.peers.members import GroupMembers
 from dledger.raft.raft_node import RaftNode
 from dledger.storage.api import LogStore
 from dledger.storage.disk.disk import Disk
@@ -78,8 +79,7 @@ class NodeContext:
     catalog_lost: bool
     """``catalog`` is empty in place of one that was lost: nothing is applied, and no client is
     answered, before a leader's is there."""
-    addresses: Callable[[], dict[NodeId, str]]
-    """The ``host:port`` under which each member is reached now."""
+    members: GroupMembers
     events: NodeEvents
     peers: Peers
     ready_loop: ReadyLoop
@@ -123,6 +123,7 @@ class NodePart:
         self._catalog = context.catalog
         self._checkpoints = context.checkpoints
         self._events = context.events
+        self._members = context.members
         self._peers = context.peers
         self._ready_loop = context.ready_loop
         self._raft = context.raft

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Generic, ParamSpec
 
 from dledger.errors import CorruptEntry
+from dledger.protocol.messages.membership import Member
 from dledger.raft.state.ready import Fact, Finished, Install, ReadDone, RoleChange, TransferDone
 from dledger.types import Index, NodeId
 
@@ -50,6 +51,9 @@ class NodeEvents:
     """Requests wait for entries to be applied, or none does any more."""
     members_changed: Event[[]] = field(default_factory=Event)
     """Other incarnations of members count by the catalog."""
+    members: Event[[tuple[Member, ...]]] = field(default_factory=Event)
+    """The newest list of members in the log is this one, committed or not; empty: that of the
+    settings."""
     given_up: Event[[Finished]] = field(default_factory=Event)
     """Raft waits no more for the quorum of a range of proposals, for the reason in ``code``."""
     read_done: Event[[ReadDone]] = field(default_factory=Event)

@@ -24,7 +24,9 @@ from dledger.node.meters import Meters
 from dledger.node.opening import open_context
 from dledger.node.parts import NodeParts
 from dledger.node.peers.handshake import Gate
+from dledger.node.peers.members import GroupMembers
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.membership import MemberRole
 from dledger.raft.state.ready import RoleChange
 from dledger.storage.api import LogStore
 from dledger.storage.disk.disk import Disk, RealDisk
@@ -110,7 +112,14 @@ class NodeServer:
             raise
 
     async def _start(self) -> None:
-        gate = Gate(self.group, self.node, disk=self._disk, environment=self._environment)
+        members = GroupMembers(self.group, self._addresses)
+        gate = Gate(
+            self.group,
+            self.node,
+            members=members,
+            disk=self._disk,
+            environment=self._environment,
+        )
         self.store: LogStore = open_store(
             self.group, self.node, self._disk, environment=self._environment
         )
@@ -121,7 +130,7 @@ class NodeServer:
                 store=self.store,
                 gate=gate,
                 disk=self._disk,
-                addresses=self._addresses,
+                members=members,
                 environment=self._environment,
                 meters=self._meters,
             )
@@ -265,9 +274,15 @@ class NodeServer:
         """Let the follower with the most entries take over, so that clients wait for no
         election."""
         raft = self.raft
-        if raft.role is not Role.LEADER or len(self.group.members) == 1:
+        members = self.parts.context.members
+        if raft.role is not Role.LEADER or members.is_one:
             return
-        others = {peer: mark for peer, mark in raft.watermarks.items() if peer != self.node.node_id}
+        roles = members.roles()
+        others = {
+            peer: mark
+            for peer, mark in raft.watermarks.items()
+            if peer != self.node.node_id and roles.get(peer) is MemberRole.VOTER
+        }
         connected = self.parts.peers.connected()
         heard = raft.heard
         candidates = [
@@ -338,7 +353,7 @@ class NodeServer:
 
     def _end_if_alone(self, error: CorruptEntry) -> None:
         """Entries that a node without other members cannot read stay lost."""
-        if len(self.group.members) == 1 and error.index == self.catalog.applied_index + 1:
+        if self.parts.context.members.is_one and error.index == self.catalog.applied_index + 1:
             self.parts.ready_loop.fail(
                 CorruptStore(
                     f"{self.node.directory}: a committed entry cannot be applied: {error}. No "
@@ -362,7 +377,7 @@ class NodeServer:
         node."""
         self.parts.applier.stop()  # it may have read what it wants to write into the topic index
         can_rebuild = not self._closed and (
-            not self.store.begin_index or len(self.group.members) > 1
+            not self.store.begin_index or not self.parts.context.members.is_one
         )
         if isinstance(error, CatalogLost) and can_rebuild:
             logger.error("%s: the catalog and its tables are made again", error)

@@ -4,7 +4,6 @@ parts. Nothing runs yet."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from dledger.catalog.state_machine import Catalog
@@ -22,12 +21,12 @@ from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.node.meters import Meters
 from dledger.node.peers.handshake import Gate
 from dledger.node.peers.links import Peers
+from dledger.node.peers.members import GroupMembers
 from dledger.node.snapshot.snapshots import summary_of
 from dledger.raft.raft_node import RaftNode
 from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.storage.api import Fault, LogStore
 from dledger.storage.disk.disk import Disk
-from dledger.types import NodeId
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ def open_context(
     store: LogStore,
     gate: Gate,
     disk: Disk,
-    addresses: Callable[[], dict[NodeId, str]],
+    members: GroupMembers,
     environment: Environment,
     meters: Meters | None,
 ) -> Opened:
@@ -59,7 +58,7 @@ def open_context(
         StorageError: the disk failed.
     """
     checkpoints = Checkpoints(node.directory, disk)
-    catalog, is_lost = _catalog(group, checkpoints, store)
+    catalog, is_lost = _catalog(members, checkpoints, store)
     faults = (*store.recovery.faulty, *put_on_record(store, catalog))
     raft = RaftNode(
         group,
@@ -74,7 +73,8 @@ def open_context(
     gate.known = lambda: raft.membership
     gate.group_version = lambda: catalog.version.active
     events = NodeEvents()
-    peers = Peers(group, node, addresses=addresses, gate=gate, events=events)
+    events.members.subscribe(members.follow)
+    peers = Peers(group, node, members=members, gate=gate, events=events)
     ready_loop = ReadyLoop(
         raft,
         store,
@@ -91,7 +91,7 @@ def open_context(
         store=store,
         catalog=catalog,
         catalog_lost=is_lost,
-        addresses=addresses,
+        members=members,
         events=events,
         peers=peers,
         ready_loop=ready_loop,
@@ -102,12 +102,14 @@ def open_context(
     return Opened(context, faults)
 
 
-def _catalog(group: GroupConfig, checkpoints: Checkpoints, store: LogStore) -> tuple[Catalog, bool]:
+def _catalog(
+    members: GroupMembers, checkpoints: Checkpoints, store: LogStore
+) -> tuple[Catalog, bool]:
     """The catalog, and whether it is empty in place of one that was lost."""
     try:
         return checkpoints.restore(store), False
     except CatalogLost as error:
-        if len(group.members) == 1:
+        if members.is_one:
             raise CorruptStore(
                 f"{error}. No other node has it: put back a backup of the directory"
             ) from error

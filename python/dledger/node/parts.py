@@ -35,6 +35,7 @@ from dledger.node.repair.scrub import Scrubber
 from dledger.node.rocketmq.foreign_entries import apply_foreign
 from dledger.node.snapshot.checkpointer import Checkpointer
 from dledger.node.snapshot.snapshots import Snapshots
+from dledger.release import RELEASE
 
 
 class NodeParts:
@@ -139,6 +140,7 @@ class NodeParts:
     def _status(self) -> dict[str, object]:
         raft, strangers = self.ready_loop.raft, self.ready_loop.raft.strangers
         return {
+            "release": RELEASE,
             "flush": self.context.node.flush,
             "compiled": native is not None,
             "group_id": raft.membership.group_id,

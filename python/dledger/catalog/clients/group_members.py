@@ -26,7 +26,7 @@ Partitions = Callable[[str], tuple[int, int]]
 
 
 @dataclass(slots=True)
-class Member:
+class ConsumerMember:
     """One consumer, as it joined last."""
 
     member_id: str
@@ -58,7 +58,7 @@ class GroupMembership:
     epoch: int = 0
     changed_at: int = -1
     """The last entry that changed any of this."""
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
     target: dict[int, str] = field(default_factory=dict)
     """Topic id << 32 | number -> member."""
     owners: dict[int, PartitionOwner] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class GroupMembership:
             known.version, known.topics = command.version, command.topics
             known.session_ms = command.session_timeout_ms
         else:
-            member = self.members[command.member_id] = Member(
+            member = self.members[command.member_id] = ConsumerMember(
                 command.member_id,
                 command.instance_id,
                 label=command.label,
@@ -84,7 +84,7 @@ class GroupMembership:
             self._take_over(member)
         self.rebalance(index, partitions)
 
-    def _take_over(self, member: Member) -> None:
+    def _take_over(self, member: ConsumerMember) -> None:
         for former in list(self.members.values()):
             same = member.instance_id and former.instance_id == member.instance_id
             if former is member or not same or former.is_replaced:
@@ -168,7 +168,7 @@ class GroupMembership:
             if wanted == member_id
         )
 
-    def state_of(self, member: Member) -> str:
+    def state_of(self, member: ConsumerMember) -> str:
         """What a member does, in a word for people."""
         if member.is_replaced or member.is_away:
             return "replaced" if member.is_replaced else "away"

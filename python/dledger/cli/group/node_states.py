@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from dledger.cli.common import group_client
+from dledger.cli.common import find_addresses, group_client, is_path
 from dledger.errors import DLedgerError
 from dledger.types import NodeId
 
@@ -26,6 +27,19 @@ MOST: Final = 32
 State = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class GroupLook:
+    """A group as one look finds it."""
+
+    states: dict[str, State]
+    """By node, or by address where nobody tells its name, what it says; ``{"error": reason}``
+    where it does not answer."""
+    addresses: dict[str, str]
+    """By node, as the nodes that answer and the group's file tell."""
+    processes: dict[str, int | None]
+    """Of a path group: by node that runs in its directory, the process."""
+
+
 class NodeStates:
     """The nodes behind some addresses, and those that these name.
 
@@ -39,8 +53,7 @@ class NodeStates:
         self._names: dict[str, str] = {}
         """Names of nodes by address, as other nodes tell them."""
         self.found: dict[str, State] = {}
-        """By node, or by address where nobody tells its name, what it says; ``{"error": reason}``
-        where it does not answer."""
+        """As `GroupLook.states`."""
 
     def ask(self, addresses: list[str]) -> None:
         """Ask all of them at once, and the members that they name."""
@@ -75,11 +88,16 @@ class NodeStates:
         self._names[address] = state["node_id"]
         self.found[state["node_id"]] = state
 
+    @property
+    def addresses(self) -> dict[str, str]:
+        """By node, as far as an address is known."""
+        return {name: address for address, name in self._names.items()}
+
     def wait_for_followers(self) -> None:
         """Look again at nodes that lack entries which a leader has committed: most get them at
         once."""
         until_s, goal = time.monotonic() + CATCH_UP_S, _committed(self.found)
-        addresses = {name: address for address, name in self._names.items()}
+        addresses = self.addresses
         while (late := _late(self.found, goal)) and time.monotonic() < until_s:
             time.sleep(LOOK_S)
             for name in late:
@@ -91,8 +109,35 @@ class NodeStates:
             self.found[name]["behind"] = goal - self.found[name]["applied_index"]
 
 
-def states_of(addresses: list[str], timeout_s: float) -> dict[str, State]:
-    """All nodes that some addresses lead to, each with what it says, and with its `problems`."""
+def look_at(target: str, timeout_s: float) -> GroupLook:
+    """All nodes that ``--bootstrap`` leads to, each with what it says. Needs no leader, and starts
+    nothing.
+
+    Raises:
+        PathError: the directory has no group.
+    """
+    if not is_path(target):
+        nodes = _asked(find_addresses(target).split(","), timeout_s)
+        return GroupLook(nodes.found, nodes.addresses, {})
+    from dledger.embedded.group import read_group
+
+    home, file = read_group(target)
+    local = {node: home.node(node) for node in file.addresses}
+    processes = {
+        str(node): state.process.pid if state.running and state.process else None
+        for node, state in local.items()
+    }
+    # of a group of which other nodes run elsewhere, this directory says nothing about those
+    ends = () if file.named else tuple(node for node, pid in processes.items() if pid is None)
+    states: dict[str, State] = {node: {"error": "does not run"} for node in ends}
+    addresses = {str(node): where for node, where in file.addresses.items()}
+    if asked := [where for node, where in addresses.items() if node not in ends]:
+        nodes = _asked(asked, timeout_s)
+        states, addresses = nodes.found | states, addresses | nodes.addresses
+    return GroupLook(states, addresses, processes)
+
+
+def _asked(addresses: list[str], timeout_s: float) -> NodeStates:
     answer_ms = int(1000 * min(ANSWER_S, timeout_s))
     limits = {"request_timeout_ms": answer_ms, "connect_timeout_ms": answer_ms}
     make = group_client(**limits)
@@ -100,7 +145,7 @@ def states_of(addresses: list[str], timeout_s: float) -> dict[str, State]:
     make(addresses[0]).close()  # so that settings that cannot be are an error of the command
     nodes.ask(addresses)
     nodes.wait_for_followers()
-    return nodes.found
+    return nodes
 
 
 def _reason(address: str, error: DLedgerError) -> str:

@@ -8,15 +8,13 @@ from typing import Any
 import click
 
 from dledger.cli.common import (
-    find_addresses,
     group_options,
-    is_path,
     json_option,
     open_client,
     print_json,
     print_table,
 )
-from dledger.cli.group.node_states import problems, states_of
+from dledger.cli.group.node_states import look_at, problems
 from dledger.config import nearest
 from dledger.errors import ConfigError
 
@@ -28,27 +26,9 @@ def status(bootstrap: str, timeout: float, as_json: bool) -> None:
     """How each node is doing, as it says itself: those that answer within 2 s, also when there is
     no leader. Starts nothing. Exit code 1 unless all is well: all members are there, admitted and
     caught up, one leads, no entry is damaged, no disk is almost full."""
-    processes: dict[str, int | None] = {}
-    found: dict[str, dict[str, Any]] = {}
-    if is_path(bootstrap):
-        from dledger.embedded.group import read_group
-
-        home, file = read_group(bootstrap)
-        local = {node: home.node(node) for node in file.addresses}
-        processes = {
-            str(node): state.process.pid if state.running and state.process else None
-            for node, state in local.items()
-        }
-        # of a group of which other nodes run elsewhere, this directory says nothing about those
-        ends = () if file.named else tuple(node for node, pid in processes.items() if pid is None)
-        found = {node: {"error": "does not run"} for node in ends}
-        addresses = [where for node, where in file.addresses.items() if node not in ends]
-    else:
-        addresses = find_addresses(bootstrap).split(",")
-    if addresses:
-        found = states_of(addresses, timeout) | found
-    wrong = problems(found)
-    _print_status(found, processes, wrong, as_json)
+    look = look_at(bootstrap, timeout)
+    wrong = problems(look.states)
+    _print_status(look.states, look.processes, wrong, as_json)
     if wrong:
         sys.exit(1)
 

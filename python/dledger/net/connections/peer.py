@@ -119,6 +119,11 @@ class PeerLink:
         if self._connection is not None:
             self._connection.close()
 
+    def redirect(self) -> None:
+        """The peer has moved: give the connection up, and ask for the address again."""
+        if self._newest is not None:
+            self._newest.abort()
+
     def flush(self) -> None:
         """Hand the sent messages to the kernel now."""
         if self._connection is not None:

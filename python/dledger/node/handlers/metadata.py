@@ -104,7 +104,7 @@ class MetadataHandler(NodePart):
             node_id=self._node_id,
             leader_id=self._leader_id,
             term=self._raft.term,
-            peers={str(peer): address for peer, address in self._context.addresses().items()},
+            peers={str(peer): address for peer, address in self._members.addresses().items()},
             topics=tuple(topics),
             max_body_bytes=self._group.max_body_bytes,
         )
@@ -189,7 +189,8 @@ class MetadataHandler(NodePart):
         return {
             "node_id": self._node_id,
             "group": self._group.group,
-            "members": list(self._group.members),
+            "members": list(self._members.ids),
+            "member_roles": {str(node): role.name for node, role in self._members.roles().items()},
             "role": raft.role.name,
             "term": raft.term,
             "term_is_spent": raft.term_is_spent,
@@ -227,8 +228,8 @@ class MetadataHandler(NodePart):
             text = f"this node does not lead; ask {leader or 'again, there is no leader now'}"
             answer = TransferResponse(code=Code.NOT_LEADER, message=text, leader_id=leader)
             connection.send(answer, request_id)
-        elif request.to not in self._group.members:
-            text = f"{request.to!r} is not a member; members: {', '.join(self._group.members)}"
+        elif request.to not in self._members.ids:
+            text = f"{request.to!r} is not a member; members: {', '.join(self._members.ids)}"
             answer = TransferResponse(code=Code.UNKNOWN_MEMBER, message=text)
             self._end_of_transfer(connection, request_id, request.to, answer)
         else:

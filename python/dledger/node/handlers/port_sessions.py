@@ -6,7 +6,6 @@ and `dledger.node.handlers.request_router` hands it out.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +30,10 @@ each of them first."""
 HELLOS_S: Final = 0.004
 LOOK_MS: Final = 1000
 """Between two looks at logins, while no user changes."""
+
+
+class NoMember(ProtocolError):
+    """A connection is closed because its node was removed from the group."""
 
 
 class LoginOver(ProtocolError):
@@ -78,7 +81,8 @@ class PortSessions(NodePart):
         self._look_ms = 0
         """When to look at logins."""
         context.catalog.users.on_change = self._users_changed
-        self._peer_connections: Counter[NodeId] = Counter()
+        self._peer_connections: dict[NodeId, set[Connection]] = {}
+        context.events.members.subscribe(lambda listed: self._end_former_members())
         self._closed = False
         self.used_ms = self._now_ms()
         """When a client was last seen."""
@@ -176,7 +180,7 @@ class PortSessions(NodePart):
             self._gate.supporting[peer] = hello
             connection.context = PortSession(peer, principal)
             places.seat_member(peer, connection)
-            self._peer_connections[peer] += 1
+            self._peer_connections.setdefault(peer, set()).add(connection)
             self._ready_loop.peer_found(peer)
             self._events.member_taken(peer)
         else:
@@ -238,13 +242,20 @@ class PortSessions(NodePart):
         )
         connection.give_way(LoginOver(text))
 
+    def _end_former_members(self) -> None:
+        """Who is a member no more has nothing to say to the group."""
+        for peer in self._peer_connections.keys() - set(self._members.ids):
+            for connection in list(self._peer_connections[peer]):
+                connection.give_way(NoMember(f"{peer} is not a member any more"))
+
     def ended(self, connection: Connection) -> bool:
         """The connection has ended; whether it was a client's."""
         self.hellos.forget(connection)
         session: PortSession | Visit | None = connection.context
         if isinstance(session, PortSession) and session.peer is not None:
-            self._peer_connections[session.peer] -= 1
-            if not self._peer_connections[session.peer] and not self._closed:
+            others = self._peer_connections[session.peer]
+            others.remove(connection)
+            if not others and not self._closed and session.peer in self._members.ids:
                 self._ready_loop.peer_lost(session.peer)
         elif connection in self.clients:
             del self.clients[connection]

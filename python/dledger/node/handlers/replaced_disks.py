@@ -242,8 +242,8 @@ class Admissions(NodePart):
 
     def _refusal(self, node_id: NodeId) -> tuple[Code, str]:
         raft = self._raft
-        if node_id not in self._group.members:
-            text = f"{node_id!r} is not a member; members: {', '.join(self._group.members)}"
+        if node_id not in self._members.ids:
+            text = f"{node_id!r} is not a member; members: {', '.join(self._members.ids)}"
             return Code.UNEXPECTED_ARGUMENT, text
         if raft.role is not Role.LEADER:
             whom = raft.leader_id or "again, there is no leader now"

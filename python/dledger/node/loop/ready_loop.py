@@ -173,6 +173,8 @@ class ReadyLoop:
                     self.log_writer.save(ready.hard_state)
                 if ready.membership is not None:
                     self.log_writer.save_membership(ready.membership)
+                if ready.members is not None:  # before messages, which new ones may get
+                    self._events.members(ready.members)
                 if ready.truncate_to is not None:
                     self._cuts += 1
                     self.log_writer.truncate(ready.truncate_to)
@@ -182,7 +184,8 @@ class ReadyLoop:
                     if self.failed:  # a committed entry could not be applied
                         return
                 for message in ready.messages:
-                    self.links[message.remote_id].send(message)
+                    if (link := self.links.get(message.remote_id)) is not None:
+                        link.send(message)
                 if ready.append.runs:
                     if ready.messages:  # the followers write while this node does
                         for link in self.links.values():

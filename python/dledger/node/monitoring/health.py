@@ -58,7 +58,7 @@ class Health:
                 f"dledger admit {context.node_id}"
             )
         if raft.leader_id is None:
-            return f"no leader is known; does a majority of {', '.join(context.group.members)} run?"
+            return f"no leader is known; does a majority of {', '.join(context.members.ids)} run?"
         behind = raft.committed_index - context.catalog.applied_index
         if behind > 0 and not self.has_caught_up:
             return f"{behind} committed entries are to be applied yet"

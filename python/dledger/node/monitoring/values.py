@@ -92,7 +92,7 @@ def _members(parts: NodeParts) -> Values:
     context = parts.context
     return {
         "dledger_node_info": {str(context.node_id): 1.0},
-        "dledger_members": len(context.group.members),
+        "dledger_members": len(context.members.ids),
         "dledger_members_connected": sum(context.peers.connected().values()),
         "dledger_members_refused": len(parts.gate.refused),
         "dledger_admitted": context.raft.is_admitted,

@@ -24,6 +24,7 @@ from dledger.net.reloaded import Reloaded
 from dledger.net.scram import ScramError
 from dledger.net.secret import Secret, Side, read_secret
 from dledger.node.peers.logins import Login, Logins
+from dledger.node.peers.members import GroupMembers
 from dledger.node.peers.secret_enforcement import Enforcement, is_enforced
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.group_version import SUPPORTED
@@ -52,10 +53,17 @@ class Gate:
     """
 
     def __init__(
-        self, group: GroupConfig, node: NodeConfig, *, disk: Disk, environment: Environment = REAL
+        self,
+        group: GroupConfig,
+        node: NodeConfig,
+        *,
+        members: GroupMembers,
+        disk: Disk,
+        environment: Environment = REAL,
     ) -> None:
         self._group = group
         self._node = node
+        self._members = members
         self._environment = environment
         self.logins = Logins()
         self.known: Callable[[], Membership] = Membership
@@ -66,7 +74,7 @@ class Gate:
         self.supporting: dict[NodeId, HelloRequest] = {}
         """The last hello of each member that was taken, with the versions that it supports; of
         this life."""
-        self._introduction: tuple[tuple[Membership, int], HelloRequest] | None = None
+        self._introduction: tuple[Membership, tuple[bool, int], HelloRequest] | None = None
         self._welcome = HelloResponse(code=Code.SUCCESS)
         """The answer to an accepted hello; made with `_introduction`."""
         self.refused: dict[str, str] = {}
@@ -104,18 +112,20 @@ class Gate:
     def introduction(self) -> HelloRequest:
         """This node's description of itself."""
         known, version = self.known(), self.group_version()
-        if self._introduction is None or self._introduction[0] != (known, version):
+        is_listed, made = self._members.is_listed, self._introduction
+        if made is None or made[0] is not known or made[1] != (is_listed, version):
             own = HelloRequest(
                 group=self._group.group,
                 node_id=self._node.node_id,
-                members=self._group.members,
+                # of a list that changes, two members may know different states
+                members=() if is_listed else self._members.ids,
                 group_id=known.group_id,
                 ancestors=known.ancestors,
                 release=RELEASE,
                 versions=self.versions,
                 group_version=version,
             )
-            self._introduction = (known, version), own
+            self._introduction = made = known, (is_listed, version), own
             self._welcome = HelloResponse(
                 code=Code.SUCCESS,
                 group=own.group,
@@ -127,7 +137,7 @@ class Gate:
                 versions=own.versions,
                 group_version=version,
             )
-        return self._introduction[1]
+        return made[2]
 
     def to_peer(self, peer: NodeId) -> Greeting:
         """How a connection to another node begins."""
@@ -271,7 +281,7 @@ class Gate:
             return (
                 f"{own}, which leads, has no secret itself: start it with the group's --secret-file"
             )
-        others = [member for member in self._group.members if member != own]
+        others = [member for member in self._members.ids if member != own]
         lost = [f"{member} (is not reached)" for member in others if member not in reached]
         lost += [
             f"{member} (proves no secret)"
@@ -299,7 +309,7 @@ class Gate:
             raise StorageError(f"{self._node.directory}: {error.strerror}") from None
 
     def _judge(self, hello: HelloRequest) -> tuple[Code, str]:
-        own, members = self._group.group, self._group.members
+        own, members = self._group.group, self._members.ids
         if text := other_protocol(hello):
             return Code.UNSUPPORTED, text
         if hello.group != own and (hello.group or hello.node_id):

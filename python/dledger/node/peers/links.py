@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, Final
 
 from dledger.config import GroupConfig, NodeConfig
@@ -13,6 +12,7 @@ from dledger.net.connections.blocking import Lost
 from dledger.net.connections.rpc import Rpc
 from dledger.node.events import NodeEvents
 from dledger.node.peers.handshake import Gate
+from dledger.node.peers.members import GroupMembers
 from dledger.protocol.messages.client import StatusRequest, StatusResponse
 from dledger.protocol.messages.group_version import lacking
 from dledger.protocol.messages.peer import PeerMessage
@@ -30,46 +30,83 @@ def frame_limits(group: GroupConfig) -> FrameLimits:
 
 
 class Peers:
-    """One outgoing link to each other member."""
+    """One outgoing link to each other member, as the list of members is now."""
 
     def __init__(
         self,
         group: GroupConfig,
         node: NodeConfig,
         *,
-        addresses: Callable[[], dict[NodeId, str]],
+        members: GroupMembers,
         gate: Gate,
         events: NodeEvents,
     ) -> None:
         """``gate``: also has this node's certificates."""
-        self._addresses = addresses
-        self._limits = limits = frame_limits(group)
+        self._node_id = node.node_id
+        self._members = members
+        self._limits = frame_limits(group)
         self._gate = gate
-        unsent = 2 * group.push_window_bytes + group.max_body_bytes
+        self._events = events
+        self._unsent = 2 * group.push_window_bytes + group.max_body_bytes
+        self._started = False
+        self._closing: set[asyncio.Task[None]] = set()
+        """Of links to members that are none any more."""
+        self._places: dict[NodeId, str] = {}
+        """The address of each member, as it was when the list was last looked at."""
+        self._in_vain: dict[NodeId, int] = {}
+        """Attempts since the last connection, which take the addresses of a member in turn."""
+        self.links: dict[NodeId, PeerLink] = {}
+        self._follow()
+        events.members.subscribe(lambda listed: self._follow())
 
-        def link(peer: NodeId) -> PeerLink:
-            def changed(is_open: bool) -> None:
-                if is_open:
-                    events.peer_found(peer)
+    def _link(self, peer: NodeId) -> PeerLink:
+        def address() -> str:
+            known = self._members.addresses_of(peer)
+            if not known:
+                raise LookupError(f"no address of {peer} is known")
+            turn = self._in_vain.get(peer, 0)
+            self._in_vain[peer] = turn + 1
+            return known[turn % len(known)]
 
-            return PeerLink(
-                lambda: addresses()[peer],
-                lambda: gate.to_peer(peer),
-                limits=limits,
-                max_bytes=unsent,
-                on_change=changed,
-                tls=gate.connects,
-            )
+        def changed(is_open: bool) -> None:
+            if is_open and peer in self.links:
+                self._in_vain[peer] = 0
+                self._events.peer_found(peer)
 
-        self.links = {peer: link(peer) for peer in group.members if peer != node.node_id}
+        return PeerLink(
+            address,
+            lambda: self._gate.to_peer(peer),
+            limits=self._limits,
+            max_bytes=self._unsent,
+            on_change=changed,
+            tls=self._gate.connects,
+        )
+
+    def _follow(self) -> None:
+        """The list of members may be another one: links are opened, led elsewhere and closed."""
+        others = [member for member in self._members.ids if member != self._node_id]
+        for peer in [peer for peer in self.links if peer not in others]:
+            task = asyncio.get_running_loop().create_task(self.links.pop(peer).close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        former, self._places = self._places, self._members.addresses()
+        for peer in others:
+            if peer not in self.links:
+                self.links[peer] = self._link(peer)
+                if self._started:
+                    self.links[peer].start()
+            elif self._places.get(peer) != former.get(peer):
+                self.links[peer].redirect()
 
     def start(self) -> None:
+        self._started = True
         for link in self.links.values():
             link.start()
 
     def send(self, message: PeerMessage | RepairMessage | InstallMessage) -> None:
         """The message may be lost: the core repeats those that matter."""
-        self.links[message.remote_id].send(message)
+        if (link := self.links.get(message.remote_id)) is not None:
+            link.send(message)
 
     def connected(self) -> dict[str, bool]:
         return {str(peer): link.connected for peer, link in self.links.items()}
@@ -98,7 +135,7 @@ class Peers:
         return "; ".join(missing)
 
     async def close(self) -> None:
-        await asyncio.gather(*(link.close() for link in self.links.values()))
+        await asyncio.gather(*(link.close() for link in self.links.values()), *self._closing)
 
     async def status_of(self, peer: NodeId) -> dict[str, Any]:
         """The status of another node, asked as a client.
@@ -106,9 +143,12 @@ class Peers:
         Raises:
             Unavailable: it did not answer in time.
         """
+        places = self._members.addresses_of(peer)
+        if not places:
+            raise Unavailable(f"no address of {peer} is known")
         try:
             rpc = await Rpc.open(
-                self._addresses()[peer],
+                places[0],
                 self._gate.as_client(peer),
                 self._limits,
                 ASK_S,

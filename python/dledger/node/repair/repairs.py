@@ -46,7 +46,6 @@ class Repairs(NodePart):
         events.cut_waits.subscribe(self.cut_waits)
         events.cut.subscribe(self.cut)
         context.status.add(lambda: {"repair": self.status()})
-        self._others = [member for member in self._group.members if member != self._node_id]
         self._open: dict[Index, Repair] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._turn = 0
@@ -55,6 +54,10 @@ class Repairs(NodePart):
         """The store waits to be cut behind this entry."""
         self.repaired = 0
         """Entries made sound since this node started."""
+
+    @property
+    def _others(self) -> list[NodeId]:
+        return [member for member in self._members.ids if member != self._node_id]
 
     @property
     def runs(self) -> tuple[tuple[Index, Index], ...]:

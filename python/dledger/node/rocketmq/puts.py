@@ -136,7 +136,7 @@ class Puts:
             return
         settled = self._settle()
         store_ms = settled.store_ms = max(settled.store_ms, self._environment.wall_ms())
-        host = store_host(self._context.addresses()[self._context.node_id])
+        host = store_host(self._context.members.addresses_of(self._context.node_id)[0])
         end_pos = self._ready_loop.raft.end.end_pos
         encoded, shown = host.encode(), str(host)
         for put in accepted:

@@ -134,7 +134,7 @@ class SnapshotReceiver(NodePart):
     def on_message(self, message: InstallMessage) -> None:
         """Take a peer's question or answer."""
         is_ours = message.group == self._raft.tag and message.remote_id == self._node_id
-        if not is_ours or message.local_id not in self._group.members or self._stopped:
+        if not is_ours or message.local_id not in self._members.ids or self._stopped:
             return
         if isinstance(message, SnapshotRequest):
             self._sender.serve(message)

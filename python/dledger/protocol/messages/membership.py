@@ -9,10 +9,35 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from enum import IntEnum
 
 from dledger.errors import ConfigError
 from dledger.protocol.messages.hello import Ancestors
 from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Position, Term
+
+
+class MemberRole(IntEnum):
+    """A member's part in the group; stored in the log, so these numbers are for ever."""
+
+    VOTER = 0
+    """Votes, and counts for every quorum."""
+    LEARNER = 1
+    """Gets all entries and counts for nothing, until it has caught up and is promoted."""
+    OBSERVER = 2
+    """Gets all entries and serves reads; never votes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member as an entry ``ChangeMembers`` lists it."""
+
+    id: NodeId
+    host: str
+    port: int
+    role: MemberRole
+    incarnation: int
+    """That counts where the role is VOTER; 0: none does."""
+    rack: str = ""
 
 
 def check_members(membership: Membership, members: Collection[NodeId]) -> None:

@@ -8,7 +8,7 @@ from dledger.errors import StorageError
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HardState
 from dledger.protocol.messages.entry_runs import NO_ENTRIES, Entries
-from dledger.protocol.messages.membership import Membership
+from dledger.protocol.messages.membership import Member, Membership
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.types import Index, NodeId, Position, Role, Term, slots_dataclass
 
@@ -122,6 +122,9 @@ class Ready:
     install: Install | None = None
     reads: tuple[ReadDone, ...] = ()
     role: RoleChange | None = None
+    members: tuple[Member, ...] | None = None
+    """The newest list of members in the log is this one from now on; empty: that of the
+    settings."""
     transfer: TransferDone | None = None
     facts: tuple[Fact, ...] = ()
 

@@ -1,0 +1,62 @@
+"""Who belongs to the group now, by this node's knowledge, and where each one is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dledger.config import GroupConfig
+from dledger.net.address import join_address
+from dledger.protocol.messages.membership import Member, MemberRole
+from dledger.types import NodeId
+
+
+class GroupMembers:
+    """The newest list of members in this node's log; that of its settings while no entry has
+    changed them. The parts of a node ask it each time, or follow `NodeEvents.members`, which it
+    hears first."""
+
+    def __init__(self, group: GroupConfig, addresses: Callable[[], dict[NodeId, str]]) -> None:
+        """``addresses``: those of the settings, ``host:port`` each; read again for each use."""
+        self._founders = group.members
+        self._settings = addresses
+        self._listed: dict[NodeId, Member] = {}
+
+    def follow(self, listed: tuple[Member, ...]) -> None:
+        """The newest list in the log is this one from now on; empty: none, the settings count."""
+        self._listed = {member.id: member for member in listed}
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the list is the log's: two members may know different ones meanwhile."""
+        return bool(self._listed)
+
+    @property
+    def ids(self) -> tuple[NodeId, ...]:
+        return tuple(self._listed) or self._founders
+
+    @property
+    def is_one(self) -> bool:
+        """Whether no other member has a copy of anything."""
+        return len(self.ids) == 1
+
+    def roles(self) -> dict[NodeId, MemberRole]:
+        """The role of each member."""
+        founders = dict.fromkeys(self._founders, MemberRole.VOTER)
+        return {member.id: member.role for member in self._listed.values()} or founders
+
+    def addresses(self) -> dict[NodeId, str]:
+        """Where each member is reached, ``host:port``, as clients are told."""
+        given = self._settings()
+        found = {node: self._places(node, given) for node in self.ids}
+        return {node: places[0] for node, places in found.items() if places}
+
+    def addresses_of(self, node: NodeId) -> tuple[str, ...]:
+        """Where this node may be reached, the likeliest first: the log's address, then that of the
+        settings, by which members find one another that all moved while the group was down. Each
+        is only tried: the hello says who is there. Empty where nobody tells."""
+        return self._places(node, self._settings())
+
+    def _places(self, node: NodeId, given: Mapping[NodeId, str]) -> tuple[str, ...]:
+        listed = self._listed.get(node)
+        known = [join_address(listed.host, listed.port)] if listed is not None else []
+        return tuple(dict.fromkeys([*known, given[node]] if node in given else known))
