@@ -34,6 +34,7 @@ from benchmarks import (
     rocketmq,
     spark,
     spark_costs,
+    spark_floors,
     typed,
     visible,
 )
@@ -46,6 +47,7 @@ SECTIONS: dict[str, Callable[..., None]] = {
     "latency": appends.latency,
     "costs": costs.costs,
     "spark": spark.spark,
+    "spark-floors": spark_floors.spark_floors,
     "typed": typed.typed,
     "digest": digests.digests,
     "visible": visible.visible,

@@ -30,7 +30,7 @@ def latencies(directory: Path, size: int, count: int) -> list[float]:
         for _ in range(count):
             start = time.perf_counter()
             sock.sendall(body)
-            _receive(sock, COUNT.size)
+            receive(sock, COUNT.size)
             times.append(time.perf_counter() - start)
         return times
 
@@ -47,7 +47,7 @@ def bytes_per_second(directory: Path, size: int, count: int, in_flight: int) -> 
             while sent < count and sent - answered < in_flight:
                 sock.sendall(body)
                 sent += 1
-            answered = COUNT.unpack(_receive(sock, COUNT.size))[0]
+            answered = COUNT.unpack(receive(sock, COUNT.size))[0]
         return [time.perf_counter() - start]
 
     return size * count / _with_nodes(directory, size, count, pipelined)[0]
@@ -69,25 +69,27 @@ def _with_nodes(
         ports.append(here.recv())
         processes.append(process)
     with socket.create_connection(("127.0.0.1", ports[-1])) as sock:
-        _tune(sock)
+        tune(sock)
         result = client(sock)
     for process in processes:
         process.join()
     return result
 
 
-def _tune(sock: socket.socket) -> None:
+def tune(sock: socket.socket) -> None:
+    """Small messages leave at once."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def _receive(sock: socket.socket, size: int) -> bytes:
+def receive(sock: socket.socket, size: int) -> bytes:
     """Exactly so many bytes; EOFError when the other side ends first."""
     data = bytearray(size)
-    _receive_into(sock, memoryview(data))
+    receive_into(sock, memoryview(data))
     return bytes(data)
 
 
-def _receive_into(sock: socket.socket, view: memoryview) -> None:
+def receive_into(sock: socket.socket, view: memoryview) -> None:
+    """Fill all of it; EOFError when the other side ends first."""
     got = 0
     while got < len(view):
         read = sock.recv_into(view[got:])
@@ -107,7 +109,7 @@ def _node(pipe: Pipe, path: Path, size: int, count: int, peers: tuple[int, ...])
     followers = [socket.create_connection(("127.0.0.1", port)) for port in peers]
     upstream, _ = listener.accept()
     for sock in (upstream, *followers):
-        _tune(sock)
+        tune(sock)
     Node(handle, size, upstream, followers).run()
     os.close(handle)
     path.unlink()
@@ -141,7 +143,7 @@ class Node:
         body = memoryview(bytearray(self._size))
         try:
             while True:
-                _receive_into(self._upstream, body)
+                receive_into(self._upstream, body)
                 for sock in self._followers:
                     sock.sendall(body)
                 os.pwrite(self._handle, body, self._written * self._size)
@@ -171,7 +173,7 @@ class Node:
     def _hear(self, number: int, sock: socket.socket) -> None:
         try:
             while True:
-                self._reached(number, COUNT.unpack(_receive(sock, COUNT.size))[0])
+                self._reached(number, COUNT.unpack(receive(sock, COUNT.size))[0])
         except EOFError:
             return
 

@@ -28,20 +28,22 @@ ROWS_PER_BATCH = 20_000
 
 
 class Ceiling(DataSource):
-    """Format "ceiling"; options ``rows`` and ``parts``."""
+    """Format "ceiling"; options ``rows``, ``parts`` and, for some of the columns, ``columns``."""
 
     @classmethod
     def name(cls) -> str:
         return "ceiling"
 
     def schema(self) -> str:
-        return SCHEMA
+        return chosen(SCHEMA, self.options.get("columns", ""))
 
     def reader(self, schema: Any) -> CeilingReader:
-        return CeilingReader(int(self.options["rows"]), int(self.options["parts"]))
+        rows, parts = int(self.options["rows"]), int(self.options["parts"])
+        return CeilingReader(rows, parts, schema.fieldNames())
 
     def streamReader(self, schema: Any) -> CeilingStreamReader:
-        return CeilingStreamReader(int(self.options["rows"]), int(self.options["parts"]))
+        rows, parts = int(self.options["rows"]), int(self.options["parts"])
+        return CeilingStreamReader(rows, parts, schema.fieldNames())
 
     def writer(self, schema: Any, overwrite: bool) -> CeilingWriter:
         return CeilingWriter()
@@ -50,14 +52,15 @@ class Ceiling(DataSource):
 class CeilingReader(DataSourceReader):
     """Gives ``rows`` rows in ``parts`` tasks."""
 
-    def __init__(self, rows: int, parts: int) -> None:
-        self._rows, self._parts = rows, parts
+    def __init__(self, rows: int, parts: int, columns: list[str]) -> None:
+        self._rows, self._parts, self._columns = rows, parts, columns
 
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(part) for part in range(self._parts)]
+        return parts_of(self._parts)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        rows, left = ready_batch(ROWS_PER_BATCH), self._rows // self._parts
+        rows = ready_batch(ROWS_PER_BATCH).select(self._columns)
+        left = self._rows // self._parts
         while left > 0:
             yield rows if left >= ROWS_PER_BATCH else rows.slice(0, left)
             left -= ROWS_PER_BATCH
@@ -66,8 +69,8 @@ class CeilingReader(DataSourceReader):
 class CeilingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The same rows as one micro-batch."""
 
-    def __init__(self, rows: int, parts: int) -> None:
-        self._batch, self._rows = CeilingReader(rows, parts), rows
+    def __init__(self, rows: int, parts: int, columns: list[str]) -> None:
+        self._batch, self._rows = CeilingReader(rows, parts, columns), rows
 
     def initialOffset(self) -> dict[str, int]:
         return {"rows": 0}
@@ -95,6 +98,18 @@ class CeilingWriter(DataSourceArrowWriter):
         for batch in iterator:
             assert batch.num_columns
         return WriterCommitMessage()
+
+
+def chosen(schema: str, columns: str) -> str:
+    """The columns of a schema with these names, separated by commas; all of them without."""
+    names = [name.strip() for name in columns.split(",") if name.strip()]
+    fields = {field.split()[0]: field for field in schema.split(", ")}
+    return ", ".join(map(fields.__getitem__, names)) or schema
+
+
+def parts_of(parts: int) -> list[InputPartition]:
+    """The inputs of so many tasks."""
+    return [InputPartition(part) for part in range(parts)]
 
 
 def ready_batch(size: int) -> pa.RecordBatch:

@@ -22,6 +22,12 @@ from benchmarks.long_polls import READABLE
 from benchmarks.reading import READ
 from benchmarks.report import BYTES
 from benchmarks.request_cost import COST, LEADER, PROGRAM
+from benchmarks.spark_costs import AVAILABLE, BY_KEY, BY_TURN, KEYED, SINK, STREAM
+from benchmarks.spark_costs import COST as SPARK_COST
+from benchmarks.spark_costs import NOTHING as NO_STREAM
+from benchmarks.spark_costs import ONE as ONE_PARTITION
+from benchmarks.spark_floors import BESIDE
+from benchmarks.spark_floors import SECTION as SPARK
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,39 @@ CHAPTERS: Final = (
         "with the start of its process, at one node. Processor time is that of the command "
         "alone.",
         (LINES_RATE,),
+    ),
+    Chapter(
+        "spark-floors",
+        "Spark beside bare sockets and files",
+        "Batch reads and writes of one session with two cores, which Spark's JVM, its Python "
+        "workers and three nodes share. A source and a sink that do nothing show what Spark takes "
+        "by itself. The floor is a source to which another process sends the stored columns from "
+        "a file, and a sink that sends its Arrow batches to three processes, each of which writes "
+        "and syncs them, without checksums, index, commit or repeats "
+        "(`benchmarks/bare_rows.py`). No rows that three processes keep can be had for less.",
+        (SPARK,),
+        floors=BESIDE,
+    ),
+    Chapter(
+        "keyed",
+        "Spark's writes by key",
+        "The same bytes a row with and without a key, to 50 partitions and to one. The floor of a "
+        "write by key is the same write without keys: of a sink that does nothing it is Spark's "
+        "own price for a second column.",
+        (KEYED,),
+        floors={
+            BY_KEY + of + what: BY_TURN + of + what
+            for of in (SINK, "", ONE_PARTITION)
+            for what in ("", SPARK_COST)
+        },
+    ),
+    Chapter(
+        "available",
+        "Spark's trigger AvailableNow",
+        "Whole queries, from their start to their end; Spark starts a Python process for the "
+        "source of each. The floor is the query of a stream source that does nothing.",
+        (AVAILABLE,),
+        floors={STREAM + what: NO_STREAM + what for what in ("", SPARK_COST)},
     ),
     Chapter(
         "poll",

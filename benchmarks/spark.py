@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.bare_rows import Bare
 from benchmarks.ceiling import Ceiling
 from benchmarks.clock import Clock
 from benchmarks.groups import group
@@ -34,6 +35,8 @@ def new_session(workers: Mapping[str, str] | None = None, **more: str) -> SparkS
         more: settings, with underscores for their dots.
     """
     ensure_java()
+    # each process of Spark's would compile the package anew, which pip does when it installs it
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     top = str(Path(__file__).resolve().parents[1])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [top, os.environ.get("PYTHONPATH")]))
@@ -50,7 +53,7 @@ def new_session(workers: Mapping[str, str] | None = None, **more: str) -> SparkS
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    for source in (Ceiling, Clock):
+    for source in (Ceiling, Bare, Clock):
         session.dataSource.register(source)
     return session
 

@@ -8,15 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from dledger.client import Client
 from dledger.client.protocol.reading.damage import DamagePolicy
-from dledger.client.protocol.reading.fetched import FetchedBodies
 from dledger.datasource.options.bounds import Bound, BoundKind
 from dledger.datasource.options.offsets import Positions
 from dledger.datasource.options.option_table import BATCH
@@ -26,14 +24,16 @@ from dledger.datasource.read.loss import check_order, deleted, keep_or_fail, rec
 from dledger.datasource.read.planning import Shape, plan, together
 from dledger.datasource.read.reading import check_kind, columns_to_read
 from dledger.datasource.read.resolving import resolve
-from dledger.datasource.read.rows import joined, table_rows
-from dledger.datasource.read.typed_rows import typed_rows
 from dledger.datasource.table.log import Address, GroupView, Log
 from dledger.datasource.worker import settle
 from dledger.errors import ConfigError, OffsetOutOfRange, TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
-from dledger.records.body.json_rows import as_records
-from dledger.records.columns.types import Columns
+
+if TYPE_CHECKING:  # what a process that plans a query, and reads no rows, need not load
+    import pyarrow as pa
+
+    from dledger.client.protocol.reading.fetched import FetchedBodies
+    from dledger.records.columns.types import Columns
 
 LOGGER: Final = logging.getLogger("dledger.spark")
 DAMAGE_WAY: Final = (
@@ -117,6 +117,8 @@ class TopicReads:
         """
         settle()
         if isinstance(partition, LogSlices):
+            from dledger.datasource.read.rows import joined
+
             yield from joined(rows for part in partition for rows in self._read(part))
         elif isinstance(partition, LogSlice):
             yield from self._read(partition)
@@ -169,6 +171,10 @@ class TopicReads:
     def _rows(
         self, given: LogSlice, client: Client, answers: Iterable[FetchedBodies], start: int
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
+        from dledger.datasource.read.rows import table_rows
+        from dledger.datasource.read.typed_rows import typed_rows
+        from dledger.records.body.json_rows import as_records
+
         at, wanted = (given.info.name, given.partition, start, given.end), self.columns
 
         def schemas(version: int) -> Columns:

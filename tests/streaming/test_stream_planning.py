@@ -4,6 +4,8 @@ partitions."""
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -70,3 +72,14 @@ def test_offsets_of_1000_partitions_stay_below_64_kib_in_a_checkpoint() -> None:
     ids = dict.fromkeys(names, "123e4567-e89b-12d3-a456-426614174000")
     text = json.dumps(StreamOffset(ends, ids, begin=ends).as_json())
     assert len(text.encode()) < 64 << 10
+
+
+def test_process_that_plans_a_stream_loads_no_code_for_rows() -> None:
+    """Spark starts one for each query, which waits until all of it is loaded."""
+    code = (
+        "import sys, pyspark.sql.streaming.python_streaming_source_runner\n"
+        "import dledger.streaming.reader\n"
+        "rows = 'pyarrow.compute', 'dledger.records.body.records', 'dledger.datasource.read.rows'\n"
+        "print(*[name for name in rows if name in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code]).split() == []
