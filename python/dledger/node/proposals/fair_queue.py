@@ -1,9 +1,9 @@
 """The queue in front of the log, by account: deficit round robin over bytes.
 
 The log is one for all, and what is in it waits for disks in its order. So while several principals
-are connected only `WINDOW_BYTES` of it may be without a quorum: enough to keep disks and links
-busy, and little for the next one to wait for. The rest waits here, where each account has its turn
-(`dledger.net.limits.accounts`). A principal alone has no window.
+are connected only a window of it may be without a quorum (`commit_window`). The rest waits here,
+where each account has its turn (`dledger.net.limits.accounts`); one that had nothing waiting has
+its turn at once. A principal alone has no window.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from dledger.net.limits.accounts import Accounts
+from dledger.node.proposals.commit_window import PIECE_BYTES
 from dledger.node.proposals.proposal import PROPOSAL_BYTES, Proposal
 
-WINDOW_BYTES: Final = 2 << 20
-"""One chunk that is being synced, and one that is gathered meanwhile."""
-QUANTUM_BYTES: Final = 256 << 10
+QUANTUM_BYTES: Final = PIECE_BYTES
 """Of one account in one turn."""
 OWN: Final = ""
 """The account of the node's own commands."""
@@ -33,6 +32,8 @@ class FairQueue:
         self._credits: dict[str, int] = {}
         """Bytes that accounts have left of a turn that was cut short, or below zero what they have
         taken beyond one: a proposal is never cut."""
+        self._served: set[str] = set()
+        """Accounts that have had a turn, since one of those that wait has had two."""
 
     def __bool__(self) -> bool:
         return bool(self._queues)
@@ -45,26 +46,35 @@ class FairQueue:
         """How many wait."""
         return sum(len(proposal.request_ids) for proposal in self)
 
-    def in_turn(self, gathered: list[Proposal], in_flight: int) -> list[Proposal]:
-        """Of these and of those that wait, the ones that have their turn now. ``in_flight``: bytes
-        of the log without a quorum."""
+    def in_turn(self, gathered: list[Proposal], room: int) -> list[Proposal]:
+        """Of these and of those that wait, the ones that have their turn now. ``room``: bytes that
+        the log takes."""
         if not self._queues and not self._accounts.are_many:
             return gathered
         for proposal in gathered:
-            account = OWN if proposal.connection is None else proposal.connection.account
-            self._queues.setdefault(account, deque()).append(proposal)
+            self._put(proposal)
         found: list[Proposal] = []
-        room = WINDOW_BYTES - in_flight
         while self._queues and room > 0:
             room -= self._turn(room, found)
         if not self._queues:
             self._credits.clear()
+            self._served.clear()
         return found
+
+    def _put(self, proposal: Proposal) -> None:
+        """Behind those of its account. Who asks now and then has the next turn, once a round, so
+        that it is no way to more than a share (the new flows of FQ-CoDel, RFC 8290)."""
+        account = OWN if proposal.connection is None else proposal.connection.account
+        if account not in self._queues and account not in self._served:
+            self._queues = {account: deque(), **self._queues}
+        self._queues.setdefault(account, deque()).append(proposal)
 
     def _turn(self, room: int, found: list[Proposal]) -> int:
         """The turn of the next account; the bytes that it takes."""
         account = next(iter(self._queues))
         queue, taken = self._queues.pop(account), 0
+        if account in self._served:
+            self._served.clear()
         credit = self._credits.pop(account, 0) + QUANTUM_BYTES
         while queue and taken < min(room, credit):
             proposal = queue.popleft()
@@ -74,7 +84,9 @@ class FairQueue:
         self._credits[account] = credit - taken - QUANTUM_BYTES * bool(is_cut_short)
         if is_cut_short:
             self._queues = {account: queue, **self._queues}
-        elif queue:
+            return taken
+        self._served.add(account)
+        if queue:
             self._queues[account] = queue
         else:  # it has saved nothing for later
             self._credits[account] = min(0, credit - taken)
@@ -85,6 +97,7 @@ class FairQueue:
         waiting = list(self)
         self._queues.clear()
         self._credits.clear()
+        self._served.clear()
         return waiting
 
     def take_late(self, now_ms: int) -> list[Proposal]:

@@ -14,6 +14,7 @@ from dledger.net import Connection
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.acceptance import Acceptance
 from dledger.node.proposals.clocks import Clocks
+from dledger.node.proposals.commit_window import CommitWindow
 from dledger.node.proposals.fair_queue import FairQueue
 from dledger.node.proposals.proposal import Proposal, append_header, command_body
 from dledger.node.proposals.quotas import Quotas
@@ -66,6 +67,9 @@ class ProposalQueue(NodePart):
         events.role.subscribe(lambda change: self.leadership_changed())
         events.transferred.subscribe(lambda done: self.leadership_changed())
         self._fair = FairQueue(context.accounts)
+        self._window = CommitWindow(context.environment.now_s)
+        events.committed.subscribe(self._window.committed)
+        events.role.subscribe(lambda change: self._window.clear())
         events.applied.subscribe(self._go_on)
         self._gathered: list[Proposal] = []
         self._gathered_requests = 0
@@ -195,7 +199,7 @@ class ProposalQueue(NodePart):
             self._loop.call_soon(self._propose)
 
     def _go_on(self) -> None:
-        """Entries are committed: others have room in the log."""
+        """Others may have room in the log: entries are committed, or a piece had its turn."""
         if self._fair and not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._propose_gathered)
@@ -227,7 +231,9 @@ class ProposalQueue(NodePart):
         gathered, self._gathered = self._gathered, []
         self._gathered_bytes = self._gathered_requests = 0
         if leader is not None and not is_between:
-            gathered = self._fair.in_turn(gathered, leader.acks.pending_bytes)
+            gathered = self._fair.in_turn(gathered, self._window.room(leader.acks.pending_bytes))
+            if gathered:
+                self._go_on()
         accepted: list[Proposal] = []
         bodies: list[Buffer] = []
         for proposal in self.accepted(gathered, self._answer):
@@ -257,8 +263,11 @@ class ProposalQueue(NodePart):
             if self._sweep_ms == 0 or proposal.deadline_ms < self._sweep_ms:
                 self._sweep_ms = proposal.deadline_ms
             first = Index(first + len(proposal.request_ids))
+        last = ready.append.last_index
         if self._times is not None:
-            self._times.proposed(ready.append.last_index)
+            self._times.proposed(last)
+        if self._context.accounts.are_many:
+            self._window.proposed(last)
         self._ready_loop.carry_out(ready)
 
     def _is_known(self, proposal: Proposal) -> bool:
