@@ -74,6 +74,7 @@ NOT_DYNAMIC: Final[Mapping[str, str]] = {
     "segment_bytes": _FILES,
     "index_file_bytes": _FILES,
     "commit_log": "it says what the files of the log hold",
+    "founding_version": "it counts when the group is founded",
 }
 """The other settings of a group, with the reason."""
 
