@@ -14,7 +14,7 @@ from dledger.config import GroupConfig, NodeConfig
 from dledger.net.reloaded import Reloaded
 from dledger.node.node import NodeServer
 from dledger.protocol.messages.catalog_commands import AlterSettings, CreateTopic
-from dledger.protocol.messages.client import Listing, ListRequest
+from dledger.protocol.messages.client import ExecuteRequest, Listing, ListRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.types import NodeId
@@ -113,6 +113,29 @@ async def test_settings_outlive_nodes_snapshots_and_leaders(group: Any) -> None:
         assert node.store._settings.retention_ms == 0
 
 
+async def test_a_change_without_a_quorum_counts_nowhere_and_is_undone(group: Any) -> None:
+    await group.agree()
+    leader = await group.kill_followers()
+    name = leader.node.node_id
+    client = await group.client(leader)
+    begun = client.start(
+        ExecuteRequest(command=AlterSettings(values={"ack_timeout_ms": "700"}), timeout_ms=60_000)
+    )
+    end = leader.raft.log.end_index
+    await group.until(lambda: leader.raft.log.end_index > end)
+    assert versions(group) == {0}
+    assert leader.raft._machine.config.ack_timeout_ms == group.config.ack_timeout_ms
+    await group.kill(name)
+    assert begun.exception() is not None or begun.result()[0].code is not Code.SUCCESS
+    await group.start(*(other for other in group.config.members if other != name))
+    await (await group.client()).create("after")
+    await group.start(name)
+    await group.agree()
+    assert versions(group) == {0}
+    for node in group.nodes.values():
+        assert node.raft._machine.config.ack_timeout_ms == group.config.ack_timeout_ms
+
+
 @pytest.mark.group(1)
 async def test_the_leader_says_who_asked_and_what_its_own_settings_are(group: Any) -> None:
     client = await group.client()
@@ -166,6 +189,15 @@ async def test_nodes_with_other_settings_of_their_own_are_told_and_follow(
         assert "n2 has other settings of its own than its group, whose count" in caplog.text
         assert "max_topics is '10000', not '3'; retention_ms is '5000', not '9000'" in caplog.text
         assert "n0 has other settings" not in caplog.text, "it names none itself"
+
+
+@pytest.mark.group(1, pending_bytes=70_000, ack_timeout_ms=90)
+async def test_own_settings_that_could_not_be_set_at_run_time_stay(group: Any) -> None:
+    leader, client = await group.leader(), await group.client()
+    assert (await change(client, retention_ms="5000")).code is Code.SUCCESS
+    core = leader.raft._machine.config
+    assert (core.pending_bytes, core.ack_timeout_ms) == (70_000, 90)
+    assert (await client.append(body(await client.create("t")))).code is Code.SUCCESS
 
 
 @pytest.mark.group(1)
