@@ -4,11 +4,13 @@ node's own."""
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from trimming import KIB, SMALL, checkpointed, equal, expected, read_all, trimmed, write
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.net.reloaded import Reloaded
@@ -22,6 +24,7 @@ from tests.node.bodies import body
 from tests.node.conftest import BareClient, until
 
 MIB = 1 << 20
+UNLIMITED = {**SMALL, "retention_bytes": 0}
 QUICK = {"election_ms": 300}
 
 
@@ -111,6 +114,26 @@ async def test_settings_outlive_nodes_snapshots_and_leaders(group: Any) -> None:
     for node in group.nodes.values():
         assert node.raft._machine.config.ack_timeout_ms == group.config.ack_timeout_ms
         assert node.store._settings.retention_ms == 0
+
+
+@pytest.mark.group(**UNLIMITED)
+async def test_retention_set_at_run_time_lets_files_go_and_comes_with_a_state(group: Any) -> None:
+    topic = await write(group, 0, 60)
+    await checkpointed(group)
+    assert {node.store.begin_index for node in group.nodes.values()} == {0}
+    await change(await group.client(), retention_bytes=str(192 * KIB))
+    await trimmed(group)
+    name = (await group.follower()).node.node_id
+    await group.stop(name)
+    shutil.rmtree(group.folder / name)
+    await group.start(name)
+    await equal(group)
+    node = group.nodes[name]
+    assert node.store.begin_index > 0, "it has taken over the leader's state"
+    assert node.catalog.settings.version == 1
+    assert node.parts.context.node.retention_bytes == 192 * KIB
+    assert node.store._settings.retention_bytes == 192 * KIB
+    assert await read_all(group, node, topic) == expected(node, topic, 60)
 
 
 async def test_a_change_without_a_quorum_counts_nowhere_and_is_undone(group: Any) -> None:
