@@ -96,6 +96,18 @@ async def test_what_no_quorum_may_hold_follows_pending_bytes(group: Any) -> None
     assert (await client.append(body(topic))).code is Code.SUCCESS
 
 
+@pytest.mark.group(1)
+async def test_a_change_that_is_none_is_not_told(
+    group: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await group.client()
+    with caplog.at_level("INFO", "dledger.node.maintenance"):
+        for expect in (-1, -1, 0):
+            await change(client, expect=expect, max_topics="7")
+    told = [text for text in caplog.messages if "the group's settings" in text]
+    assert told == ["n0 has the group's settings of version 1: max_topics is '7', was '10000'"]
+
+
 async def test_settings_outlive_nodes_snapshots_and_leaders(group: Any) -> None:
     client = await group.client()
     await change(client, ack_timeout_ms="700", retention_ms="5000")
