@@ -13,7 +13,7 @@ from dledger.catalog.snapshot import PREFIX
 from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.config import LIVE, GroupConfig, NodeConfig
-from dledger.config.dynamic import DYNAMIC, NOT_DYNAMIC, texts_of, value_of, with_texts
+from dledger.config.dynamic import DYNAMIC, NOT_DYNAMIC, texts_of, with_texts
 from dledger.protocol.messages.catalog_commands import AlterSettings
 from dledger.protocol.messages.codes import Code
 from dledger.types import NodeId
@@ -152,8 +152,9 @@ def test_settings_are_in_the_snapshot_and_without_any_it_is_as_before() -> None:
 def test_texts_are_values_and_back_and_leave_the_rest_of_a_config() -> None:
     members = (NodeId("n0"), NodeId("n1"))
     config = GroupConfig(members=members, preferred_leaders=members[1:], election_ms=3000)
-    for name, text in texts_of(config).items():
-        assert value_of(name, text) == getattr(config, name)
+    assert with_texts(GroupConfig(members=members, election_ms=3000), texts_of(config)) == config
+    small = GroupConfig(ack_timeout_ms=5, pending_bytes=1)  # less than may be set at run time
+    assert with_texts(GroupConfig(), texts_of(small)) == small
     changed = with_texts(
         config, {"preferred_leaders": "n7,n0", "max_topics": "3", "retention_ms": "1"}
     )

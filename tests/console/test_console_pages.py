@@ -339,6 +339,14 @@ def test_settings_and_certificates_say_what_the_group_says(page: Page) -> None:
     assert "does not use TLS" in page.get("/certificates").text
 
 
+def test_settings_that_the_group_keeps_are_shown(page: Page, client: Client) -> None:
+    client.set_settings({"max_topics": 9000})
+    page.app.state.console.group.settings.forget()
+    rows = dict(row for row in cells(page.get("/settings").text) if len(row) == 2)
+    assert (rows["max_topics"], rows["max_partitions"]) == ("9000", "100000")
+    assert "retention_ms" not in rows, "each node has its own"
+
+
 def test_pages_load_nothing_from_elsewhere_and_nothing_inline(writer: Page, topic: str) -> None:
     for path in ("/", "/topics", f"/topics/{topic}", f"/topics/{topic}/tail", "/groups"):
         text = writer.get(path).text

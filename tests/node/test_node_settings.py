@@ -4,17 +4,19 @@ node's own."""
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from trimming import KIB, SMALL, checkpointed, equal, expected, read_all, trimmed, write
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.net.reloaded import Reloaded
 from dledger.node.node import NodeServer
 from dledger.protocol.messages.catalog_commands import AlterSettings, CreateTopic
-from dledger.protocol.messages.client import Listing, ListRequest
+from dledger.protocol.messages.client import ExecuteRequest, Listing, ListRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.types import NodeId
@@ -22,6 +24,7 @@ from tests.node.bodies import body
 from tests.node.conftest import BareClient, until
 
 MIB = 1 << 20
+UNLIMITED = {**SMALL, "retention_bytes": 0}
 QUICK = {"election_ms": 300}
 
 
@@ -93,6 +96,18 @@ async def test_what_no_quorum_may_hold_follows_pending_bytes(group: Any) -> None
     assert (await client.append(body(topic))).code is Code.SUCCESS
 
 
+@pytest.mark.group(1)
+async def test_a_change_that_is_none_is_not_told(
+    group: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await group.client()
+    with caplog.at_level("INFO", "dledger.node.maintenance"):
+        for expect in (-1, -1, 0):
+            await change(client, expect=expect, max_topics="7")
+    told = [text for text in caplog.messages if "the group's settings" in text]
+    assert told == ["n0 has the group's settings of version 1: max_topics is '7', was '10000'"]
+
+
 async def test_settings_outlive_nodes_snapshots_and_leaders(group: Any) -> None:
     client = await group.client()
     await change(client, ack_timeout_ms="700", retention_ms="5000")
@@ -111,6 +126,49 @@ async def test_settings_outlive_nodes_snapshots_and_leaders(group: Any) -> None:
     for node in group.nodes.values():
         assert node.raft._machine.config.ack_timeout_ms == group.config.ack_timeout_ms
         assert node.store._settings.retention_ms == 0
+
+
+@pytest.mark.group(**UNLIMITED)
+async def test_retention_set_at_run_time_lets_files_go_and_comes_with_a_state(group: Any) -> None:
+    topic = await write(group, 0, 60)
+    await checkpointed(group)
+    assert {node.store.begin_index for node in group.nodes.values()} == {0}
+    await change(await group.client(), retention_bytes=str(192 * KIB))
+    await trimmed(group)
+    name = (await group.follower()).node.node_id
+    await group.stop(name)
+    shutil.rmtree(group.folder / name)
+    await group.start(name)
+    await equal(group)
+    node = group.nodes[name]
+    assert node.store.begin_index > 0, "it has taken over the leader's state"
+    assert node.catalog.settings.version == 1
+    assert node.parts.context.node.retention_bytes == 192 * KIB
+    assert node.store._settings.retention_bytes == 192 * KIB
+    assert await read_all(group, node, topic) == expected(node, topic, 60)
+
+
+async def test_a_change_without_a_quorum_counts_nowhere_and_is_undone(group: Any) -> None:
+    await group.agree()
+    leader = await group.kill_followers()
+    name = leader.node.node_id
+    client = await group.client(leader)
+    begun = client.start(
+        ExecuteRequest(command=AlterSettings(values={"ack_timeout_ms": "700"}), timeout_ms=60_000)
+    )
+    end = leader.raft.log.end_index
+    await group.until(lambda: leader.raft.log.end_index > end)
+    assert versions(group) == {0}
+    assert leader.raft._machine.config.ack_timeout_ms == group.config.ack_timeout_ms
+    await group.kill(name)
+    assert begun.exception() is not None or begun.result()[0].code is not Code.SUCCESS
+    await group.start(*(other for other in group.config.members if other != name))
+    await (await group.client()).create("after")
+    await group.start(name)
+    await group.agree()
+    assert versions(group) == {0}
+    for node in group.nodes.values():
+        assert node.raft._machine.config.ack_timeout_ms == group.config.ack_timeout_ms
 
 
 @pytest.mark.group(1)
@@ -166,6 +224,15 @@ async def test_nodes_with_other_settings_of_their_own_are_told_and_follow(
         assert "n2 has other settings of its own than its group, whose count" in caplog.text
         assert "max_topics is '10000', not '3'; retention_ms is '5000', not '9000'" in caplog.text
         assert "n0 has other settings" not in caplog.text, "it names none itself"
+
+
+@pytest.mark.group(1, pending_bytes=70_000, ack_timeout_ms=90)
+async def test_own_settings_that_could_not_be_set_at_run_time_stay(group: Any) -> None:
+    leader, client = await group.leader(), await group.client()
+    assert (await change(client, retention_ms="5000")).code is Code.SUCCESS
+    core = leader.raft._machine.config
+    assert (core.pending_bytes, core.ack_timeout_ms) == (70_000, 90)
+    assert (await client.append(body(await client.create("t")))).code is Code.SUCCESS
 
 
 @pytest.mark.group(1)

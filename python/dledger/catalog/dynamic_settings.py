@@ -3,13 +3,12 @@ the nodes' files, and who changed them when."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any, Final
 
 from dledger.catalog.results import CommandResult
-from dledger.config.dynamic import unknown_setting, value_of
-from dledger.errors import ConfigError
+from dledger.config.dynamic import unknown_setting, wrong_value
 from dledger.protocol.messages.catalog_commands import AlterSettings
 from dledger.protocol.messages.codes import Code
 
@@ -125,13 +124,4 @@ def malformed_settings(command: AlterSettings) -> str:
             return text
     if both := sorted(command.values.keys() & set(command.reset)):
         return f"{both[0]} is to be set and to be reset: which of them?"
-    return _wrong_values(command.values)
-
-
-def _wrong_values(values: Mapping[str, str]) -> str:
-    for name, text in values.items():
-        try:
-            value_of(name, text)
-        except ConfigError as error:
-            return str(error)
-    return ""
+    return next(filter(None, starmap(wrong_value, command.values.items())), "")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dledger.client.protocol.consuming.records import ConsumerRecord
     from dledger.client.protocol.consuming.settings import TopicPartition
     from dledger.client.protocol.operations.access import AclDecision
+    from dledger.client.protocol.operations.dynamic_settings import DynamicSetting, SettingsChange
     from dledger.client.protocol.operations.group_state import (
         CommitState,
         EntryState,
@@ -60,6 +61,7 @@ __getattr__, __dir__ = lazy_names(
         "ConsumerRecord": "dledger.client.protocol.consuming.records",
         "ConsumerTransaction": "dledger.client.blocking.consumer",
         "Delivery": "dledger.client.protocol.results",
+        "DynamicSetting": "dledger.client.protocol.operations.dynamic_settings",
         "EntryState": "dledger.client.protocol.operations.group_state",
         "GroupOffsets": "dledger.client.protocol.results",
         "Lag": "dledger.client.protocol.operations.group_state",
@@ -68,6 +70,7 @@ __getattr__, __dir__ = lazy_names(
         "Producer": "dledger.client.blocking.producer",
         "Range": "dledger.client.protocol.results",
         "RecordFuture": "dledger.client.blocking.waiting",
+        "SettingsChange": "dledger.client.protocol.operations.dynamic_settings",
         "Span": "dledger.client.protocol.results",
         "Stage": "dledger.client.blocking.staging",
         "TokenState": "dledger.client.protocol.operations.users",
@@ -95,6 +98,7 @@ __all__ = [
     "ConsumerRecord",
     "ConsumerTransaction",
     "Delivery",
+    "DynamicSetting",
     "EntryState",
     "GroupOffsets",
     "Lag",
@@ -103,6 +107,7 @@ __all__ = [
     "Producer",
     "Range",
     "RecordFuture",
+    "SettingsChange",
     "Span",
     "Stage",
     "TokenState",

@@ -92,36 +92,47 @@ def unknown_setting(name: str) -> str:
     )
 
 
-def value_of(name: str, text: str) -> Any:
-    """The value of a dynamic setting: int, str, or a tuple of node ids.
-
-    Raises:
-        ConfigError: the text is none.
-    """
+def wrong_value(name: str, text: str) -> str:
+    """Why a dynamic setting cannot be set to this; empty where it can."""
     if len(text) > MAX_TEXT:
-        raise ConfigError(f"{name}: {text[:40]!r}... has more than {MAX_TEXT} characters")
+        return f"{name}: {text[:40]!r}... has more than {MAX_TEXT} characters"
     match DYNAMIC[name]:
         case Numbers(least, most):
             if not _NUMBER.fullmatch(text) or not least <= int(text) <= most:
-                raise ConfigError(
-                    f"{name}: {text[:40]!r} is no whole number from {least} to {most}"
-                )
-            return int(text)
+                return f"{name}: {text[:40]!r} is no whole number from {least} to {most}"
         case Hours():
             if not _HOURS.fullmatch(text):
-                raise ConfigError(f"{name}: {text[:40]!r}: write hours, as in '04' or '04;16'")
-            return text
+                return f"{name}: {text[:40]!r}: write hours, as in '04' or '04;16'"
         case Nodes():
-            nodes = tuple(NodeId(part) for part in text.split(",") if part)
-            if len(set(nodes)) != len(nodes):
-                raise ConfigError(f"{name}: {text[:40]!r}: name each node once, as in 'n0,n1'")
-            for node in nodes:
-                check_name("node id", node)
-            return nodes
+            return _wrong_nodes(name, _nodes(text))
+    return ""
+
+
+def _wrong_nodes(name: str, nodes: tuple[NodeId, ...]) -> str:
+    if len(set(nodes)) != len(nodes):
+        return f"{name}: name each node once, as in 'n0,n1'"
+    try:
+        for node in nodes:
+            check_name("node id", node)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def _nodes(text: str) -> tuple[NodeId, ...]:
+    return tuple(NodeId(part) for part in text.split(",") if part)
+
+
+def _value_of(name: str, text: str) -> Any:
+    """A node's own value may be one that `wrong_value` refuses: files have wider bounds."""
+    kind = DYNAMIC[name]
+    if isinstance(kind, Nodes):
+        return _nodes(text)
+    return int(text) if isinstance(kind, Numbers) else text
 
 
 def text_of(value: Any) -> str:
-    """The text of a value: `value_of` takes it back."""
+    """The text of a value, as `with_texts` takes it back."""
     return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
@@ -135,7 +146,7 @@ def with_texts(config: C, texts: Mapping[str, str]) -> C:
     """A config with those of the dynamic settings that it has. Preferred leaders that are no
     members are left out: membership may change later."""
     names = {one.name for one in fields(config)} & DYNAMIC.keys()
-    values = {name: value_of(name, text) for name, text in texts.items() if name in names}
+    values = {name: _value_of(name, text) for name, text in texts.items() if name in names}
     if isinstance(config, GroupConfig) and "preferred_leaders" in values:
         values["preferred_leaders"] = _of(values["preferred_leaders"], config.members)
     return replace(config, **values)

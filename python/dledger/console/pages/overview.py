@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from dledger.console.access.guard import NO_SESSION
 from dledger.console.access.sessions import SESSION_S
 from dledger.console.pages.common import confirmed, console_of, done, form_of
-from dledger.console.views.nodes import node_rows, setting_rows
+from dledger.console.views.nodes import kept_rows, node_rows, setting_rows
 from dledger.console.watch.audit_files import MOST_LINES, AuditFiles
 from dledger.release import RELEASE
 
@@ -69,7 +69,9 @@ def transfer(request: Request) -> Response:
 def settings(request: Request) -> Response:
     console = console_of(request)
     told = console.group.nodes.get()
-    rows = setting_rows(told.value or {}) + console.group.own_settings()
+    kept = kept_rows(console.group.settings.get().value or [])
+    own = [row for row in console.group.own_settings() if row[0] not in dict(kept)]
+    rows = setting_rows(told.value or {}) + kept + own
     return console.page(request, "settings", title="Settings", rows=rows)
 
 

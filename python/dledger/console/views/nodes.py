@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dledger.client import DynamicSetting
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,11 @@ def setting_rows(status: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str
         else (name, "; ".join(f"{node}: {value}" for node, value in values.items()))
         for name, values in found.items()
     ]
+
+
+def kept_rows(settings: Iterable[DynamicSetting]) -> list[tuple[str, str]]:
+    """The settings that the group keeps."""
+    return [(one.name, one.value) for one in settings if one.source != "node"]
 
 
 def _settings(said: Mapping[str, Any]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dledger.client import AclRule, Client, Lag, MemberState, UserState
+from dledger.client import AclRule, Client, DynamicSetting, Lag, MemberState, UserState
 from dledger.config import Tls
 from dledger.config.log_paths import is_log_path
 from dledger.console.views.certificates import CertificateRow
@@ -23,7 +23,7 @@ LOOK: Final[dict[str, Any]] = {"connect_timeout_ms": 600, "request_timeout_ms": 
 """Of the client that looks: a page shows within two seconds that a node is gone."""
 CERTIFICATES_S: Final = 60.0
 ACCESS_S: Final = 3.0
-"""Users, rules and quotas change seldom; of rules there may be 10,000."""
+"""Users, rules, quotas and settings change seldom; of rules there may be 10,000."""
 _ANY_HOST: Final = ("0.0.0.0", "::")
 
 
@@ -83,6 +83,9 @@ class WatchedGroup:
         self.acls: Sample[list[AclRule]] = Sample(self.looking.acls, pool, fresh_s=ACCESS_S)
         self.quotas: Sample[dict[str, dict[str, int]]] = Sample(
             self.looking.quotas, pool, fresh_s=ACCESS_S
+        )
+        self.settings: Sample[list[DynamicSetting]] = Sample(
+            self.looking.settings, pool, fresh_s=ACCESS_S
         )
         self._before = TopicsNow()
 

@@ -36,6 +36,8 @@ class DynamicSettingsFollower(NodePart):
 
     def _altered(self) -> None:
         current, settings = self._context.current, self._catalog.settings
+        if settings.kept == current.kept:  # a change that was refused, or a repeat
+            return
         before = current.own_texts | current.kept
         current.keep(settings.kept)
         group = current.group
@@ -51,7 +53,7 @@ class DynamicSettingsFollower(NodePart):
             "%s has the group's settings of version %d: %s",
             self._node_id,
             settings.version,
-            "; ".join(told) or "as before",
+            "; ".join(told) or "what they were",
         )
         self._events.settings()
 

@@ -153,7 +153,8 @@ class Quotas:
             return (
                 f"topics, groups, producers and transactions take about all of the "
                 f"{self._settings.group.max_catalog_bytes} bytes "
-                "that they may: delete some, or raise max_catalog_bytes"
+                "that they may: delete some, or raise max_catalog_bytes: dledger settings set "
+                "max_catalog_bytes=SIZE"
             )
         return ""
 
@@ -162,7 +163,8 @@ class Quotas:
         name = setting.removeprefix("max_")
         quota = self._catalog.quotas.group_limit(name)
         if quota is None:
-            return getattr(self._settings.group, setting), setting
+            limit: int = getattr(self._settings.group, setting)
+            return limit, f"{setting}: dledger settings set {setting}=NUMBER"
         return quota, f"the limit: dledger quotas set --group-limit {name}=NUMBER"
 
     def _pushes_out_the_living(self, more: int) -> bool:
