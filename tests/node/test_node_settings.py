@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from trimming import KIB, SMALL, checkpointed, equal, expected, read_all, trimmed, write
 
+from dledger.catalog.versions import SINCE
 from dledger.config import GroupConfig, NodeConfig
 from dledger.net.reloaded import Reloaded
 from dledger.node.node import NodeServer
@@ -26,6 +27,12 @@ from tests.node.conftest import BareClient, until
 MIB = 1 << 20
 UNLIMITED = {**SMALL, "retention_bytes": 0}
 QUICK = {"election_ms": 300}
+
+
+@pytest.fixture(autouse=True)
+def any_group_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its version, which tests/node/test_node_versions.py is about."""
+    monkeypatch.setitem(SINCE, AlterSettings, 0)
 
 
 async def change(client: BareClient, *reset: str, expect: int = -1, **values: str) -> Any:
