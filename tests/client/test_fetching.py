@@ -56,6 +56,29 @@ def test_run_is_taken_as_its_bodies_and_their_places() -> None:
     assert (fetcher.position, found.end_offset) == (9, 9)
 
 
+@pytest.mark.parametrize(
+    ("end", "log_end", "behind"),
+    [(None, 12, 9), (12, 12, 9), (9, 12, None), (8, 12, None), (None, 9, None)],
+)
+def test_next_question_is_asked_where_more_is_wanted_and_there(
+    end: int | None, log_end: int, behind: int | None
+) -> None:
+    fetcher = Fetcher(1, 0, 5, end, 1 << 20, "read 't'")
+    run = replace(run_of((4, 6), (6, 9))[0], end_offset=log_end)
+    batches = (FetchedBatch(4, 2, 1, 0), FetchedBatch(6, 3, 1, 0))
+    for answer in (run, replace(run, run=FetchedRun(), batches=batches)):
+        request = fetcher.request_behind(answer)
+        assert (request and request.start_offset) == behind
+    assert fetcher.position == 5
+
+
+def test_no_question_follows_an_answer_without_new_records() -> None:
+    fetcher = Fetcher(1, 0, 5, None, 1 << 20, "read 't'")
+    refused = FetchResponse(code=Code.BEHIND, end_offset=12)
+    old = replace(refused, code=Code.SUCCESS, batches=(FetchedBatch(4, 1, 1, 0),))
+    assert [fetcher.request_behind(answer) for answer in (refused, old)] == [None, None]
+
+
 @pytest.mark.parametrize("crc", [0, 7], ids=["no CRC", "another CRC"])
 def test_run_that_is_not_known_to_be_sound_is_asked_for_body_by_body(crc: int) -> None:
     """The node looks at each then, and repairs what is damaged."""

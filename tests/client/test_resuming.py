@@ -10,9 +10,16 @@ from typing import Any
 
 import pytest
 
+from dledger.checksum import crc32
 from dledger.client import AsyncClient, Client
 from dledger.client.aio import client as aclient
+from dledger.client.protocol.reading.reading import Replicas
 from dledger.client.protocol.reading.resuming import Resuming
+from dledger.net.connections.blocking import RECEIVE_BYTES, BlockingConnection, Lost
+from dledger.protocol.messages.client import FetchRequest
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import HEADER_SIZE
+from dledger.protocol.messages.fetched import RUN_ROW, FetchedRun, FetchResponse
 from dledger.records.body import records
 
 PIECES = [[f"{n}".encode() for n in range(at, at + 3)] for at in range(0, 12, 3)]
@@ -150,6 +157,79 @@ def test_reader_asks_ahead_while_more_is_there(
     reader.close()
     (transport,) = client._transports
     assert (client.core.routes.leader in transport._connections) is is_kept
+
+
+def test_next_request_leaves_while_an_answer_is_on_its_way(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.create_topic("large")
+    large = [bytes([n]) * (2 * RECEIVE_BYTES) for n in range(3)]
+    for value in large:
+        client.append("large", [value])
+    seen: list[str] = []
+    send, receive = BlockingConnection.send, BlockingConnection.receive
+
+    def sending(self: Any, message: Any, *rest: Any, **how: Any) -> int:
+        seen.extend(["ask"] * isinstance(message, FetchRequest))
+        return send(self, message, *rest, **how)
+
+    def receiving(self: Any, *arguments: Any) -> Any:
+        answer = receive(self, *arguments)
+        seen.extend(["answer"] * isinstance(answer[1], FetchResponse))
+        return answer
+
+    monkeypatch.setattr(BlockingConnection, "send", sending)
+    monkeypatch.setattr(BlockingConnection, "receive", receiving)
+    assert values(client.read("large", 0, 0, max_bytes=1)) == large
+    assert seen == ["ask", "ask", "answer", "ask", "answer", "answer"]
+
+
+@pytest.mark.parametrize("length", [1, 2 * RECEIVE_BYTES], ids=["small", "large"])
+def test_answer_that_is_not_sound_takes_the_one_behind_it_with_it(
+    client: Client, group: Any, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That one is another place's: the reader asks again where it stands, on another connection."""
+    client.create_topic("damaged")
+    for n in range(3):
+        client.append("damaged", [bytes([n]) * length])
+    body = group.bodies[group.index - 2]
+    row = RUN_ROW.pack(0, 0, 0, 0, 0, 0, len(body), crc32(body) ^ 1)
+    damaged = FetchResponse(code=Code.SUCCESS, end_offset=3, run=FetchedRun(row, end_offset=1))
+    fetch = group._fetch
+
+    def damaged_once(*_: Any) -> Any:
+        group._fetch = fetch
+        return damaged, [bytes(HEADER_SIZE), body]
+
+    group._fetch = damaged_once
+
+    def failed(self: Any, error: Exception) -> float:
+        raise error
+
+    monkeypatch.setattr(Replicas, "failed", failed)
+    found = values(client.read("damaged", 0, 0, max_bytes=1))
+    assert found == [bytes([n]) * length for n in range(3)]
+
+
+def test_answer_is_taken_whose_next_request_cannot_leave(
+    client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, sent = BlockingConnection.send, []
+
+    def sending(self: Any, message: Any, *rest: Any, **how: Any) -> int:
+        sent.extend([message] * isinstance(message, FetchRequest))
+        if len(sent) == 2 and sent[1] is message:
+            raise Lost("sending failed", sent=False)
+        return send(self, message, *rest, **how)
+
+    def failed(self: Any, error: Exception) -> float:
+        raise error
+
+    reader = client.read(topic, 0, 0, max_bytes=1)
+    monkeypatch.setattr(BlockingConnection, "send", sending)
+    monkeypatch.setattr(Replicas, "failed", failed)
+    assert values(reader) == ALL
+    assert len(sent) == len(PIECES) + 1
 
 
 def test_connections_of_a_reader_end_when_its_client_was_closed_before(

@@ -85,6 +85,33 @@ def test_answer_with_a_large_payload_comes_whole(call: Call) -> None:
     assert connection.welcome.group == "g"
 
 
+def test_head_of_a_large_answer_is_told_before_the_rest_has_come(call: Call) -> None:
+    body = bytes(range(256)) * 20_000
+    fetched = FetchResponse(
+        code=Code.SUCCESS, batches=(FetchedBatch(base_offset=0, count=1, size=len(body), crc=0),)
+    )
+    told = threading.Event()
+
+    def script(sock: socket.socket) -> None:
+        answer(sock, (HELLO, []))
+        sock.recv(65536)
+        whole = b"".join(encode(fetched, 2, [body]))
+        sock.sendall(whole[:1000])
+        told.wait(10)
+        sock.sendall(whole[1000:])
+
+    connection = call(script)
+    connection.send(FetchRequest(topic_id=1, partition=0, start_offset=0))
+    heads: list[Any] = []
+
+    def on_begin(head: Any) -> None:
+        heads.append(head)
+        told.set()
+
+    assert connection.receive(soon(), on_begin)[1:] == (fetched, body)
+    assert heads == [fetched]
+
+
 def test_request_with_many_large_pieces_leaves_whole(call: Call) -> None:
     got: list[bytes] = []
 

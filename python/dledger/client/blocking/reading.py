@@ -1,11 +1,12 @@
 """Reading a range of offsets from the replicas, blocking, one answer ahead of the reader while more
-is there."""
+is there: the next request leaves as soon as the head of an answer says where that ends."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from dledger.client.blocking.transport import BlockingTransport
 from dledger.client.protocol.client_state import ATTEMPT_MS
@@ -17,6 +18,8 @@ from dledger.protocol.messages.fetched import FetchResponse
 
 if TYPE_CHECKING:
     from dledger.client.protocol.reading.fetched import FetchedBodies
+
+NOWHERE: Final = -1
 
 
 class BlockingReader:
@@ -33,7 +36,9 @@ class BlockingReader:
         self._fetcher = fetcher
         self._replicas = replicas
         self._connection: BlockingConnection | None = None
-        self._asked = False
+        self._asked: int | None = None
+        """Where the request begins that is under way behind the answer that is being received, or
+        was taken last; NOWHERE where it did not leave."""
 
     def __iter__(self) -> Iterator[FetchedBodies]:
         try:
@@ -51,36 +56,48 @@ class BlockingReader:
             self._finish()
 
     def _next(self) -> FetchedBodies:
-        connection = self._connection
         try:
-            if connection is None:
-                connection = self._connection = self._transport.take(self._replicas.address)
-            if not self._asked:
-                connection.send(self._fetcher.request(), deadline=_soon())
-            _, answer, payload = connection.receive(_soon())
-            if not isinstance(answer, FetchResponse):
-                raise ProtocolError(f"{type(answer).__name__} where FetchResponse belongs")
+            answer, payload = self._receive()
         except (Lost, ProtocolError) as error:
             raise Unavailable(f"{self._replicas.address}: {error}") from None
-        self._asked = False
         bodies = take(self._fetcher, answer, payload)
-        # at the end of the log the caller has the records first, and the node its rest
-        if not self._fetcher.done and self._fetcher.position < answer.end_offset:
-            try:
-                connection.send(self._fetcher.request(), deadline=_soon())
-                self._asked = True
-            except Lost:
-                self._drop()  # the received bodies are good; the next turn connects again
+        if self._asked not in (None, self._fetcher.position):
+            self._drop()  # it did not leave, or the answer before it was not sound
         return bodies
 
+    def _receive(self) -> tuple[FetchResponse, memoryview]:
+        if self._connection is None:
+            self._connection = self._transport.take(self._replicas.address)
+        if self._asked is None:
+            self._connection.send(self._fetcher.request(), deadline=_soon())
+        self._asked = None
+        _, answer, payload = self._connection.receive(_soon(), self._ask_on)
+        if not isinstance(answer, FetchResponse):
+            raise ProtocolError(f"{type(answer).__name__} where FetchResponse belongs")
+        if self._asked is None:
+            self._ask_on(answer)
+        return answer, payload
+
+    def _ask_on(self, answer: object) -> None:
+        """Ask for what is behind an answer, before all of it is here: the node reads that while
+        this one is received, checked and used."""
+        if isinstance(answer, FetchResponse) and self._connection is not None:
+            request = self._fetcher.request_behind(answer)
+            if request is None:
+                return
+            self._asked = NOWHERE
+            with suppress(Lost):  # the answer may be whole all the same
+                self._connection.send(request, deadline=_soon())
+                self._asked = request.start_offset
+
     def _drop(self) -> None:
-        self._asked = False
+        self._asked = None
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def _finish(self) -> None:
-        if self._connection is not None and not self._asked:
+        if self._connection is not None and self._asked is None:
             self._transport.keep(self._connection)
             self._connection = None
         self._drop()

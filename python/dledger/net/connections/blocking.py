@@ -168,9 +168,14 @@ class BlockingConnection:
             if sent:
                 pieces[at] = pieces[at][sent:]
 
-    def receive(self, deadline: float | None = None) -> tuple[int, Any, memoryview]:
+    def receive(
+        self, deadline: float | None = None, on_begin: Callable[[Any], None] | None = None
+    ) -> tuple[int, Any, memoryview]:
         """The next answer: request id, message, payload. What is left of a pause that the node has
         announced does not count.
+
+        Args:
+            on_begin: called with the message of a large answer while its payload is on its way.
 
         Raises:
             Lost: the connection ended, or ``deadline`` (time.monotonic) passed.
@@ -183,6 +188,9 @@ class BlockingConnection:
             deadline += self.pause.left_s()
         while not self._frames:
             self._receive_some(deadline)
+            if on_begin is not None and (begun := self._reader.begun) is not None:
+                on_begin(decode(begun.kind, begun.header, begun.payload))
+                on_begin = None
         frame = self._frames.popleft()
         message = decode(frame.kind, frame.header, frame.payload)
         if isinstance(message, ThrottleNotice):
@@ -191,7 +199,7 @@ class BlockingConnection:
             return frame.request_id, message, frame.payload
         else:
             self._hear(message)
-        return self.receive(until)
+        return self.receive(until, on_begin)
 
     def _hear(self, last_word: Message) -> None:
         assert self._unheard is not None

@@ -56,6 +56,12 @@ class FetchedBatches(Collection[FetchedBatch]):
         """Of the first batch."""
         return next(self.rows())[0]
 
+    @property
+    def end_offset(self) -> int:
+        """Behind the last record of the last batch."""
+        base, count, *_ = FETCHED_ROW.unpack_from(self.packed, len(self.packed) - FETCHED_ROW.size)
+        return int(base + count)
+
     def part(self, first: int, end: int) -> FetchedBatches:
         """Those from ``first`` to before ``end``."""
         size = FETCHED_ROW.size

@@ -193,7 +193,8 @@ class FrameReader:
         self.large: memoryview | None = None
         """The buffer of a large payload that is under way."""
         self._filled = 0
-        self._frame: Frame | None = None
+        self.begun: Frame | None = None
+        """The frame of that payload: the rest of it is whole."""
 
     @property
     def in_frame(self) -> bool:
@@ -213,7 +214,7 @@ class FrameReader:
 
     def forget(self) -> None:
         """Let go of the held bytes: the stream has ended."""
-        self.rest, self.large, self._frame = b"", None, None
+        self.rest, self.large, self.begun = b"", None, None
         self.refused = self.has_more = False
 
     def received(self, size: int) -> Frame | None:
@@ -221,7 +222,7 @@ class FrameReader:
         self._filled += size
         if self.large is None or self._filled < len(self.large):
             return None
-        frame, self.large, self._frame = self._frame, None, None
+        frame, self.large, self.begun = self.begun, None, None
         return frame
 
     def feed(self, data: Buffer) -> list[Frame]:
@@ -307,7 +308,7 @@ class FrameReader:
         buffer = memoryview(self._memory(size))
         buffer[: len(begin)] = begin
         self.large, self._filled = buffer, len(begin)
-        self._frame = Frame(kind, request_id, header, buffer.toreadonly())
+        self.begun = Frame(kind, request_id, header, buffer.toreadonly())
 
 
 _EMPTY: Final = memoryview(b"")

@@ -146,8 +146,7 @@ class FetchedBodies:
     @property
     def end_offset(self) -> int:
         """The offset behind the last record."""
-        last = batch_columns(self.batches)[-1]
-        return int(last["base_offset"]) + int(last["count"])
+        return self.batches.end_offset
 
     def one_record(self, start: int, end: int | None) -> pa.RecordBatch | None:
         """The record of the first body in the READ_SCHEMA, where that is a plain one whose offset

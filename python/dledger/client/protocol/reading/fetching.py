@@ -46,17 +46,30 @@ class Fetcher:
     def done(self) -> bool:
         return self.end is not None and self.position >= self.end
 
-    def request(self) -> FetchRequest:
-        """The next question."""
+    def request(self, position: int | None = None) -> FetchRequest:
+        """The next question, of a reader at ``position`` if it is not at its own."""
         return FetchRequest(
             topic_id=self.topic_id,
             partition=self.partition,
-            start_offset=self.position,
+            start_offset=self.position if position is None else position,
             end_offset=-1 if self.end is None else self.end,
             max_bytes=self.max_bytes,
             wait_ms=WAIT_MS,
             takes_run=self.takes_run,
         )
+
+    def request_behind(self, answer: FetchResponse) -> FetchRequest | None:
+        """The question that follows an answer, should `take` find that sound. None where the answer
+        has no records, or there are none behind them: at the end of the log the caller has the
+        records first, and the node its rest."""
+        if answer.run.rows:
+            position = answer.run.end_offset
+        elif answer.batches:
+            position = FetchedBatches.of(answer.batches).end_offset
+        else:
+            return None
+        last = answer.end_offset if self.end is None else min(answer.end_offset, self.end)
+        return self.request(position) if self.position < position < last else None
 
     def take(self, answer: FetchResponse, payload: memoryview) -> FetchedBodies:
         """The bodies of an answer; moves `position` behind them.
