@@ -18,8 +18,9 @@ from members_world import (
 from raft_bench import N0, N1, N2, N3, N4
 
 from dledger.protocol.messages.membership import MemberRole
+from dledger.raft.roles.catch_up import MOST_ROUNDS, CatchUp
 from dledger.raft.roles.member_change import Refusal
-from dledger.types import NodeId, Role
+from dledger.types import Index, NodeId, Role
 
 
 def grown(**settings: int) -> ChangingWorld:
@@ -319,3 +320,38 @@ def test_a_learner_that_lacks_entries_is_not_promoted():
     world.run_until(lambda: world.has_caught_up(N3))
     world.run(200)
     assert world.change(leader, listed) is None
+
+
+def test_a_learner_is_near_after_a_round_shorter_than_an_election_time():
+    learner = CatchUp(0, Index(100))
+    assert not learner.is_near(Index(99), Index(150), 10, 1000), "no round is over"
+    learner.acknowledged(Index(100), Index(200), 1500, 1000)
+    assert not learner.is_near(Index(100), Index(200), 1600, 1000), "that one was long"
+    learner.acknowledged(Index(199), Index(220), 1700, 1000)
+    assert not learner.is_near(Index(199), Index(220), 1700, 1000)
+    learner.acknowledged(Index(200), Index(230), 1900, 1000)
+    assert learner.is_near(Index(200), Index(230), 2800, 1000)
+    assert not learner.is_near(Index(229), Index(230), 2900, 1000), "the present one is long"
+    assert learner.is_near(Index(230), Index(230), 9000, 1000), "it has all"
+
+
+def test_after_ten_long_rounds_a_learner_is_too_slow():
+    learner = CatchUp(0, Index(0))
+    for number in range(1, MOST_ROUNDS + 1):
+        assert not learner.is_too_slow
+        learner.acknowledged(Index(number), Index(number + 1), 2000 * number, 1000)
+    assert learner.is_too_slow
+
+
+def test_removal_is_not_told_before_it_is_committed():
+    world = ChangingWorld(3)
+    append(world)
+    leader = world.elect()
+    follower = next(one for one in others(world, leader))
+    for other in others(world, leader, follower):
+        world.cut(leader, other)
+    assert world.change(leader, without(world.list_at(leader), follower)) is None
+    index = world.node(leader).end_index
+    world.run_until(lambda: world.node(follower).end_index == index)
+    assert world.node(follower).members == world.node(leader).members
+    assert not world.node(follower).is_removed

@@ -59,6 +59,8 @@ class Machine(RaftState):
         self.founding = Founding(self, now_ms)
         self._told = RoleChange(self.role, self.term, self.leader_id)
         self._told_members = self.admission.members
+        self.admission.on_list = self._relisted
+        self._tell_removal()
 
     def become_candidate(self, term: Term, now_ms: int, wait_ms: int | None = None) -> None:
         self._leave()
@@ -85,12 +87,14 @@ class Machine(RaftState):
         self.acting = leader = Leader(self, self.transfers, now_ms=now_ms)
         leader.start(now_ms)
 
-    def relist(self) -> None:
-        voters = getattr(self, "voters", ())
-        super().relist()
-        acting = getattr(self, "acting", None)
-        if isinstance(acting, Candidate) and set(voters) != set(self.voters):
-            acting.relisted()
+    def _relisted(self) -> None:
+        voters = self.voters
+        self.relist()
+        if isinstance(self.acting, Candidate) and set(voters) != set(self.voters):
+            self.acting.relisted()
+        self._tell_removal()
+
+    def _tell_removal(self) -> None:
         if self.is_removed:
             self.out.fact("removed", node=self.me, index=self.admission.membership.index)
 

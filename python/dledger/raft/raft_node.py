@@ -183,6 +183,7 @@ class RaftNode:
         for entry in entries:
             self.log.correct(entry.index, entry.term)
         self._machine.admission.repaired(entries)
+        self._machine.recount()
 
     def forget(self, begin_index: Index) -> None:
         """Retention moved ledgerBeginIndex."""

@@ -7,7 +7,7 @@ others count on, so it must not pass for the one that gave them (B27, B30).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Final
@@ -69,7 +69,7 @@ def unpack_list(rows: Iterable[Sequence[Any]]) -> tuple[Member, ...]:
     )
 
 
-def check_members(membership: Membership, members: Iterable[NodeId]) -> None:
+def check_members(membership: Membership, members: Collection[NodeId]) -> None:
     """``members``: those of the group, as a node was told. They found a group; afterwards the list
     in the log counts, so any list will do that the group has had.
 

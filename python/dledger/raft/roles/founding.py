@@ -18,7 +18,7 @@ it knows of none.
 
 from __future__ import annotations
 
-from dledger.protocol.messages.membership import Membership
+from dledger.protocol.messages.membership import MemberRole, Membership
 from dledger.protocol.messages.peer import MemberRequest, MemberResponse
 from dledger.raft.state.group import drawn_name, id_in
 from dledger.raft.state.raft_state import RaftState
@@ -165,6 +165,8 @@ class Founding:
             self._learn_members(response, now_ms)
             return
         if not response.bound:
+            if response.local_id not in core.peers:
+                return  # a founding has the members that all were told
             if response.group_id != drawn_name(core.config.group):
                 return  # it has lost its disk, and knows the group by what it was told since
             self._said[response.local_id] = response
@@ -177,9 +179,9 @@ class Founding:
         )
         if response.index == NO_INDEX and not is_promised:
             return  # of a founder that has lost its disk since
-        is_listed = any(one.id == core.me for one in response.members)
+        roles = {one.id: one.role for one in response.members}
         is_counted = bound.get(core.me) == core.admission.membership.incarnation
-        if is_counted or (is_listed and core.joins):
+        if is_counted or roles.get(core.me, MemberRole.VOTER) is not MemberRole.VOTER:
             self._take_term(response, now_ms)
             self._join(response)
             core.admission.bind(

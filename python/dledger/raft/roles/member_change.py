@@ -108,9 +108,8 @@ def _check_voters(leader: Leader, members: tuple[Member, ...]) -> None:
     if len(changed) > 1:
         raise MembersRefused(Refusal.MORE_THAN_ONE_VOTER, ", ".join(changed))
     for voter in core.voters:
-        if voter in after and after[voter].incarnation != (
-            core.admission.membership.of(voter) or 0
-        ):
+        known = core.admission.membership.of(voter) or 0
+        if voter in after and after[voter].incarnation != known:
             raise MembersRefused(Refusal.INCARNATION, voter)
 
 

@@ -76,7 +76,6 @@ class RaftState(ABC):
         self.voters: tuple[NodeId, ...] = ()
         """By that list."""
         self.relist()
-        self.admission.on_list = self.relist
         self.body_of = options.body_of
         self._change_prefix = options.change_prefix
         self.tag = config.group
