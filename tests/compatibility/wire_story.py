@@ -47,6 +47,7 @@ SINCE = {
     "ExecuteRequest": {"reset"},
     "HelloRequest": {"takes_notices", "as_node", "authentication", "versions", "group_version"},
     "HelloResponse": {"versions", "group_version"},
+    "MemberResponse": {"founders", "members", "former"},
 }
 """Fields that came later; they are not sent while they say nothing."""
 CHANGED = {"OffsetsRequest", "OffsetsResponse", "SplitRequest", "SplitResponse"}
@@ -71,10 +72,11 @@ ADDED = {
     "AddAcls",
     "RemoveAcls",
     "UpgradeGroup",
+    "ChangeMembers",
 }
 """Messages and commands that came later: they are sent by consumers, and for the group's users,
-rules, quotas, settings and version, whose nodes have to be of a release that has them; or, as a
-notice, to clients that have said that they know it."""
+rules, quotas, settings, version and changes of members, whose nodes have to be of a release that
+has them; or, as a notice, to clients that have said that they know it."""
 LAST = {"Code": 616, "Listing": 3}
 """The last value, of enumerations that have more by now."""
 ENTRY, CODEC, FRAMING, NUMBERS = modules()

@@ -28,6 +28,7 @@ from dledger.catalog.clients.producers import WINDOW, Producers, ProducerState, 
 from dledger.catalog.clients.transactions import STAGED_ROW, StageState, Transactions
 from dledger.catalog.clients.writers import Trace, Writer, Writers
 from dledger.catalog.dynamic_settings import DynamicSettings
+from dledger.catalog.group_list import GroupList
 from dledger.catalog.state import CatalogState
 from dledger.catalog.topics.partition import NO_TIME, Partition, table_name
 from dledger.catalog.topics.queues import Queues
@@ -104,6 +105,8 @@ def encode(catalog: CatalogState) -> bytes:
         meta["version"] = catalog.version.image()
     if catalog.settings:
         meta["settings"] = catalog.settings.image()
+    if catalog.group_list:
+        meta["group_list"] = catalog.group_list.image()
     text = json.dumps(meta, separators=(",", ":"), sort_keys=True).encode()
     blob = b"".join(packed)
     whole = b"".join((PREFIX.pack(MAGIC, len(text), len(blob)), text, blob))
@@ -279,6 +282,7 @@ def decode(data: bytes, catalog: CatalogState, tables: TableFactory) -> None:
     catalog.acls.restore(meta.get("acls", ()))
     if "settings" in meta:
         catalog.settings = DynamicSettings.of_image(meta["settings"])
+    catalog.group_list = GroupList.of_image(meta.get("group_list", []))
     _decode_topics(meta, packed, catalog, tables)
     _decode_groups(meta["groups"], catalog.consumer_groups)
     _decode_memberships(meta.get("memberships", []), catalog.consumer_groups)

@@ -10,7 +10,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dledger.catalog.results import CommandResult
-from dledger.protocol.messages.catalog_commands import AlterSettings, UpgradeGroup
+from dledger.protocol.messages.catalog_commands import (
+    AlterSettings,
+    ChangeMembers,
+    UpgradeGroup,
+)
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.group_version import check_supported
 
@@ -20,6 +24,7 @@ SINCE: Final[dict[type[Any], int]] = {
     # what raises the version: the leader proposes it only where every member supports the new one
     UpgradeGroup: 0,
     AlterSettings: 1,
+    ChangeMembers: 1,
 }
 """The group version that allows a command; 0 for those that have no row."""
 BRINGS: Final = {

@@ -13,6 +13,7 @@ from dledger.protocol.messages.catalog_commands import (
     AdoptCommitLog,
     AlterQuotas,
     AlterSettings,
+    ChangeMembers,
     Command,
     CommitConsumed,
     CommitConsumedTransaction,
@@ -83,6 +84,7 @@ NOT_AUDITED: Final[frozenset[type[Any]]] = frozenset(
         CommitConsumedTransaction,
         # the node's own: `AdmitRequest` is what a client sends
         Admit,
+        ChangeMembers,
         Expire,
         AdoptCommitLog,
     }

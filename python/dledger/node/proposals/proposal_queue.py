@@ -14,16 +14,16 @@ from dledger.net import Connection
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.acceptance import Acceptance
 from dledger.node.proposals.clocks import Clocks
+from dledger.node.proposals.command_rules import refused_command
 from dledger.node.proposals.commit_window import CommitWindow
 from dledger.node.proposals.fair_queue import FairQueue
 from dledger.node.proposals.proposal import Proposal, append_header, command_body
 from dledger.node.proposals.quotas import Quotas
-from dledger.node.proposals.setting_changes import stamp_change, wrong_change
+from dledger.node.proposals.setting_changes import stamp_change
 from dledger.node.proposals.timestamps import TIMED, has_time, stamp_time
 from dledger.node.proposals.unanswered import Unanswered, WaitingProposals
-from dledger.node.proposals.version_rule import refused_by_version
 from dledger.node.proposals.write_times import WriteTimes
-from dledger.protocol.messages.catalog_commands import Admit, AlterSettings, EnforceSecret
+from dledger.protocol.messages.catalog_commands import Admit, AlterSettings, ChangeMembers
 from dledger.protocol.messages.client import AppendRequest, ExecuteRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE, Entry
@@ -157,11 +157,11 @@ class ProposalQueue(NodePart):
             is_reset=request.reset,
             stamped_in=self._leads_in(),
         )
-        if connection is not None and isinstance(command, Admit):
+        if connection is not None and isinstance(command, Admit | ChangeMembers):
             self._answer(
                 proposal,
                 Code.MALFORMED,
-                "a member is admitted with AdmitRequest, which the leader checks",
+                "members change by requests that the leader checks, as AdmitRequest",
             )
             return
         body = command_body(command, self._max_body_bytes)
@@ -298,32 +298,19 @@ class ProposalQueue(NodePart):
         return True
 
     def _is_refused(self, proposal: Proposal) -> bool:
-        """Whether a command is not to be written; the node's own are, if the group's version has
-        them."""
+        """Whether a command is not to be written."""
         if proposal.command is None:
             return False
-        late = refused_by_version(proposal.command, self._context, caught_up=self.caught_up)
-        if late is not None:
-            self._answer(proposal, late.code, late.message)
-            return True
-        if proposal.connection is None:
-            return False
-        # a repeat does not
-        enforces = isinstance(proposal.command, EnforceSecret) and not self._catalog.secret_enforced
-        if enforces and (lost := self._peers.shut_out()):
-            self._answer(proposal, Code.ILLEGAL_MEMBER_STATE, lost)
-            return True
-        if isinstance(proposal.command, AlterSettings) and (
-            wrong := wrong_change(proposal.command, current=self._context.current)
-        ):
-            self._answer(proposal, Code.MALFORMED, wrong)
-            return True
-        refusal = self.quotas.refusal(proposal.command, caught_up=self.caught_up)
+        is_own, caught_up = proposal.connection is None, self.caught_up
+        refusal = refused_command(
+            proposal.command, self._context, caught_up=caught_up, is_own=is_own
+        )
+        if refusal is None and not is_own:
+            refusal = self.quotas.refusal(proposal.command, caught_up=caught_up)
+            proposal.is_claimed = refusal is None
         if refusal is not None:
             self._answer(proposal, refusal.code, refusal.message)
-            return True
-        proposal.is_claimed = True
-        return False
+        return refusal is not None
 
     # --- answers ----------------------------------------------------------------------------------
 

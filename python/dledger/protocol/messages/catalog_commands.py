@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dledger.protocol.messages.acl_rules import AclRule
+from dledger.protocol.messages.membership import Member
 from dledger.protocol.messages.user_commands import IssueToken, RemoveUser, SetUser
 
 WHOLE_GROUP: Final = "Group"
@@ -165,6 +166,17 @@ class Admit:
     node_id: str
     members: dict[str, int]
     after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeMembers:
+    """The members of the group are these, from when the entry is in a node's log.
+
+    ``after`` as in `Admit`. The list differs by at most one voter from the one before.
+    """
+
+    after: int
+    members: tuple[Member, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,4 +363,5 @@ Command = (
     | RemoveAcls
     | UpgradeGroup
     | AlterSettings
+    | ChangeMembers
 )

@@ -103,6 +103,7 @@ COMMANDS: Final[dict[int, type[Any]]] = {
     26: command.AddAcls,
     27: command.RemoveAcls,
     28: command.AlterQuotas,
+    30: command.ChangeMembers,
     31: command.UpgradeGroup,
     32: command.AlterSettings,
 }

@@ -1,0 +1,29 @@
+"""Commands that a leader does not write, beside those that the catalog or a limit refuses."""
+
+from __future__ import annotations
+
+from dledger.catalog.results import CommandResult
+from dledger.node.context import NodeContext
+from dledger.node.proposals.setting_changes import wrong_change
+from dledger.node.proposals.version_rule import refused_by_version
+from dledger.protocol.messages.catalog_commands import AlterSettings, Command, EnforceSecret
+from dledger.protocol.messages.codes import Code
+
+
+def refused_command(
+    command: Command, context: NodeContext, *, caught_up: bool, is_own: bool
+) -> CommandResult | None:
+    """Why a leader does not write a command, or None. The node's own (``is_own``) are written, if
+    the group's version has them. ``caught_up``: as `refused_by_version` has it."""
+    refusal = refused_by_version(command, context, caught_up=caught_up)
+    if refusal is not None or is_own:
+        return refusal
+    # a repeat shuts nobody out
+    if isinstance(command, EnforceSecret) and not context.catalog.secret_enforced:
+        lost = context.peers.shut_out()
+        return CommandResult(Code.ILLEGAL_MEMBER_STATE, lost) if lost else None
+    if isinstance(command, AlterSettings) and (
+        wrong := wrong_change(command, current=context.current)
+    ):
+        return CommandResult(Code.MALFORMED, wrong)
+    return None
