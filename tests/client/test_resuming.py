@@ -184,6 +184,20 @@ def test_next_request_leaves_while_an_answer_is_on_its_way(
     assert seen == ["ask", "ask", "answer", "ask", "answer", "answer"]
 
 
+@pytest.mark.parametrize("fault", ["drop", "lose", Code.BEHIND])
+def test_records_come_once_where_the_request_under_way_fails(
+    client: Client, group: Any, fault: Any
+) -> None:
+    """The answer before it is whole, and another replica goes on behind that."""
+    client.create_topic("large")
+    large = [bytes([n]) * (2 * RECEIVE_BYTES) for n in range(4)]
+    for value in large:
+        client.append("large", [value])
+    group.fault(FetchRequest, None, fault)
+    assert values(client.read("large", 0, 0, max_bytes=1)) == large
+    assert len(group.requests(FetchRequest)) == len(large) + 1
+
+
 @pytest.mark.parametrize("length", [1, 2 * RECEIVE_BYTES], ids=["small", "large"])
 def test_answer_that_is_not_sound_takes_the_one_behind_it_with_it(
     client: Client, group: Any, length: int, monkeypatch: pytest.MonkeyPatch
