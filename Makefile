@@ -100,7 +100,7 @@ chaos: $(VENV)/.package  ## real nodes under load while links, processes, power,
 	@$(BIN)/python -m verification.chaos --minutes $(MINUTES) $(if $(NODES),--nodes $(NODES)) \
 		$(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
-rotations: $(VENV)/.package  ## replace certificates and keys of nodes and clients under load, ROTATIONS=100 times: does an append fail, is there an election?
+rotations: $(VENV)/.package  ## replace certificates and keys of nodes and clients, a user's password and its tokens at once under load, ROTATIONS=100 times: does an append fail, is there an election?
 	@ROTATIONS=$(or $(ROTATIONS),100) $(BIN)/python -m pytest tests/node/test_node_reload.py -k rotations
 
 strangers: $(VENV)/.package  ## other users, lying peers, certificates of others, idle and slow connections and floods at real nodes; needs root, or ids in /etc/subuid, for the two users (JSON=file)

@@ -22,6 +22,7 @@ from benchmarks.long_polls import READABLE
 from benchmarks.reading import READ
 from benchmarks.report import BYTES
 from benchmarks.request_cost import COST, LEADER, PROGRAM
+from benchmarks.safeguards import SAFEGUARDS
 from benchmarks.spark_costs import AVAILABLE, BY_KEY, BY_TURN, KEYED, SINK, STREAM
 from benchmarks.spark_costs import COST as SPARK_COST
 from benchmarks.spark_costs import NOTHING as NO_STREAM
@@ -93,6 +94,14 @@ CHAPTERS: Final = (
         "`tests/benchmarks/test_request_cost.py` holds the ratio in each test run.",
         (COST,),
         floors={LEADER: PROGRAM},
+    ),
+    Chapter(
+        "safeguards",
+        "Rules and metrics",
+        "Single requests over one connection, at groups side by side of which one works at a "
+        "time, in pairs of slices of 3 s. A request is decided by the last one of fifty rules "
+        "and some; nobody scrapes the metrics meanwhile.",
+        (SAFEGUARDS,),
     ),
     Chapter(
         "read",

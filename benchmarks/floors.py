@@ -21,6 +21,7 @@ from benchmarks.gaps import GAPS, OURS
 from benchmarks.planning import ALONE, KIB, LIMITED, PLANNING
 from benchmarks.report import BYTES, Floor, Report
 from benchmarks.rocketmq import ALL, ROCKETMQ
+from benchmarks.safeguards import LOADS, SAFEGUARDS, SHARE, UNDER_TLS, WITHOUT_TLS
 from benchmarks.spark import NOTHING, READ, WRITE
 from benchmarks.spark_costs import AVAILABLE, BY_KEY, BY_TURN, COST, KEYED, STREAM
 from benchmarks.spark_costs import NOTHING as NO_STREAM
@@ -220,5 +221,15 @@ FLOORS = (
         50,
         False,
         "ms",
+    ),
+    *(
+        Floor(
+            f"throughput {where} with rules and metrics, share of that without, {load}",
+            median(SAFEGUARDS, f"{where}, {load}, {SHARE}"),
+            bound,
+            True,
+        )
+        for where, bound in ((UNDER_TLS, 0.9), (WITHOUT_TLS, 0.95))
+        for load in LOADS
     ),
 )

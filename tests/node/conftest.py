@@ -370,14 +370,15 @@ class Group:
 
 @contextlib.asynccontextmanager
 async def played(
-    folder: Path, size: int = 3, *, start: bool = True, **settings: Any
+    folder: Path, size: int = 3, *, start: bool = True, story_s: float = STORY_S, **settings: Any
 ) -> AsyncIterator[Group]:
-    """A group, for one story; ``start=False``: no node is started before."""
+    """A group, for one story of no more than ``story_s``; ``start=False``: no node is started
+    before."""
     group = Group(folder, size, **settings)
     try:
         if start:
             await group.start()
-        async with asyncio.timeout(STORY_S):
+        async with asyncio.timeout(story_s):
             yield group
     finally:
         await group.close()

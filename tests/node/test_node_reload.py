@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,9 +32,13 @@ from dledger.storage.api import DiskLevel
 from dledger.types import Index, NodeId
 from tests.node.conftest import BareClient, Group
 from tests.node.test_node_identity import context_of
+from tests.permit_all import PERMIT_ALL
 
 Issue = Callable[..., dict[str, str]]
 ROTATIONS = int(os.environ.get("ROTATIONS", "3"))
+KEEP_S = 3600
+"""How long a former password is good, and a token, on a machine however slow."""
+FEW = 5
 
 
 def reload_of(node: Any) -> Reload:
@@ -91,6 +96,20 @@ def cut_links(group: Group) -> None:
                 link._connection.abort()
 
 
+def cut_clients(group: Group) -> None:
+    """They come back, and prove again who they are."""
+    for node in group.nodes.values():
+        for connection in list(node.parts.router.port_sessions.clients):
+            connection.abort()
+
+
+def write_credentials(file: Path, text: str) -> None:
+    draft = file.with_name("draft")
+    draft.touch(0o600)
+    draft.write_text(text)
+    draft.replace(file)
+
+
 async def renew_links(group: Group) -> None:
     """Each is opened anew, while no other is away: followers that lose their leader together would
     take it for dead."""
@@ -139,46 +158,89 @@ async def test_clients_and_links_go_on_under_a_new_authority(play: Any, files: F
             await client.append("t", ["one"])
 
 
+async def rotate_certificates(group: Group, files: Files) -> None:
+    """Each node has another certificate, and shows it to clients and members from now on."""
+    before = {name: serial_of(node) for name, node in group.nodes.items()}
+    files.rotate()
+    for node in group.nodes.values():
+        node.reload()
+    assert all(serial_of(node) != before[name] for name, node in group.nodes.items())
+    await renew_links(group)
+    await group.until(lambda: are_shown(group))
+    for node in group.nodes.values():
+        client = await BareClient.dial(node.port, tls=context_of(files.own["client"]))
+        assert shown_on(client.connection) == serial_of(node)
+        client.close()
+
+
+class Job:
+    """A program that appends again and again; ``most``: so many by a client, then by a new one."""
+
+    def __init__(self, servers: str, settings: dict[str, str], most: int) -> None:
+        self._servers, self._settings, self._most = servers, settings, most
+        self.appended, self.is_over = 0, False
+
+    async def run(self) -> None:
+        while not self.is_over:  # each client reads the files that there are
+            async with (
+                AsyncClient(self._servers, request_timeout_ms=20_000, **self._settings) as client,
+                await client.producer("t") as producer,
+            ):
+                for _ in range(self._most):
+                    await (await producer.append(f"{self.appended}"))
+                    self.appended += 1
+                    if self.is_over:
+                        break
+
+
 async def test_rotations_under_load_fail_no_append_and_elect_nobody(
     play: Any, files: Files
 ) -> None:
-    """`make rotations` has a hundred of them."""
-    async with play(3, start=False) as group:
+    """Of certificates, of a user's password and of its tokens at once; `make rotations` has a
+    hundred of them."""
+    async with play(3, start=False, story_s=60 + 10 * ROTATIONS) as group:
         await start(group, files)
         leader = await group.leader()
         await group.agree()
-        term, stopped, appended = leader.raft.term, asyncio.Event(), 0
-
-        async def write() -> None:
-            nonlocal appended
-            servers = ",".join(group.addresses.values())
-            while not stopped.is_set():  # each client reads the files that there are
-                async with AsyncClient(servers, **files.own["client"]) as client:
-                    await client.create_topic("t", if_absent=True)
-                    for _ in range(5):
-                        await client.append("t", [f"{appended}"])
-                        appended += 1
-
-        writing = asyncio.create_task(write())
-        for _ in range(ROTATIONS):
-            before, many = {n: serial_of(node) for n, node in group.nodes.items()}, appended
-            files.rotate()
-            for node in group.nodes.values():
-                node.reload()
-            assert all(serial_of(node) != before[n] for n, node in group.nodes.items())
-            await renew_links(group)
-            await group.until(lambda many=many: appended > many or writing.done())
-            await group.until(lambda: are_shown(group))
-            for node in group.nodes.values():
-                client = await BareClient.dial(node.port, tls=context_of(files.own["client"]))
-                assert shown_on(client.connection) == serial_of(node)
-                client.close()
-        stopped.set()
-        await writing
-        assert {node.raft.term for node in group.nodes.values()} == {term}
-        servers = ",".join(group.addresses.values())
-        async with AsyncClient(servers, **files.own["client"]) as client:
-            assert (await client.end_offsets("t"))[0] == appended >= ROTATIONS
+        term, servers = leader.raft.term, ",".join(group.addresses.values())
+        async with AsyncClient(servers, **files.own["client"]) as admin:
+            await admin.create_topic("t")
+            await admin.add_acls(PERMIT_ALL)
+            await admin.add_user("alice", "password -1")
+            by_password, by_token = (files.folder / name for name in ("password", "token"))
+            write_credentials(by_password, "user=alice\npassword=password -1")
+            write_credentials(by_token, await admin.issue_token("alice", KEEP_S))
+            users = [
+                {"tls_ca": files.own["client"]["tls_ca"], "credentials": str(file)}
+                for file in (by_password, by_token)
+            ]
+            jobs = [Job(servers, files.own["client"], FEW)]
+            jobs += [Job(servers, user, most) for user in users for most in (FEW, sys.maxsize)]
+            async with asyncio.TaskGroup() as tasks:
+                for job in jobs:
+                    tasks.create_task(job.run())
+                for number in range(ROTATIONS):
+                    word = f"password {number}"
+                    await admin.rotate_user("alice", word, KEEP_S)
+                    await rotate_certificates(group, files)
+                    write_credentials(by_password, f"user=alice\npassword={word}")
+                    write_credentials(by_token, await admin.issue_token("alice", KEEP_S))
+                    cut_clients(group)
+                    former = {job: job.appended for job in jobs}
+                    await group.until(
+                        lambda former=former: all(
+                            job.appended > many for job, many in former.items()
+                        )
+                    )
+                    (alice,) = await admin.users()
+                    for token in alice.tokens[:-1]:
+                        await admin.revoke_token(token.token_id)
+                for job in jobs:
+                    job.is_over = True
+            assert {node.raft.term for node in group.nodes.values()} == {term}
+            ends = await admin.end_offsets("t")
+            assert ends[0] == sum(job.appended for job in jobs)
+            assert min(job.appended for job in jobs) >= ROTATIONS
 
 
 async def test_new_files_are_seen_by_themselves_and_half_a_pair_is_not_taken(
