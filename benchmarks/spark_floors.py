@@ -54,13 +54,14 @@ def spark_floors(report: Report, directory: Path, repetitions: int, *, quick: bo
         ways[WRITE + NOTHING] = frame.write.format("ceiling").mode("append").save
         ways[WRITE + BARE] = _writer(frame, bare.port)
         ways[WRITE + LOG] = write
-        pids = [*bare.pids, *(node.pid for node in running.nodes.values())]
+        nodes = {BARE: bare.pids, LOG: [node.pid for node in running.nodes.values()]}
         for repetition in range(-1, repetitions):  # the first one warms up
             into = report if repetition >= 0 else Report({})
             for case, way in ways.items():
+                pids = next((pids for end, pids in nodes.items() if case.endswith(end)), [])
                 before = _seconds(pids)
                 add(into, SECTION, case, rows, spent(session, way))
-                if not case.endswith(NOTHING):
+                if pids:
                     cost = (_seconds(pids) - before) / rows * 1e6
                     into.add(SECTION, case + NODES, "s/M rows", cost)
 
