@@ -62,7 +62,11 @@ async def test_group_of_one_has_it_too(group: Group) -> None:
 
 @pytest.mark.group(1, founding_version=0)
 async def test_group_that_is_to_begin_older_does(group: Group) -> None:
+    """And it takes no other release into its files than the one that brings the version."""
     client, _ = await group.topic()
+    assert active(group) == {0}
+    refused = await client.execute(replace(UPGRADE, release="9" * 5000))
+    assert (refused.code, active(group)) == (Code.UNEXPECTED_ARGUMENT, {0})
     assert (await client.execute(UPGRADE)).code is Code.SUCCESS
 
 
