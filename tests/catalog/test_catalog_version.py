@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.catalog import versions
+from dledger.catalog import state_machine
 from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.catalog.versions import BRINGS, FIRST_TAG, SINCE, too_new
@@ -50,8 +50,8 @@ def test_newer_version_is_neither_applied_nor_restored(monkeypatch: pytest.Monke
     catalog = Catalog(MemoryTables())
     with pytest.raises(UnsupportedVersion, match=r"install dledger 9\.8\.7 or newer"):
         catalog.apply_command(0, NEXT)
-    assert catalog.version.active == 0
-    monkeypatch.setattr(versions, "check_supported", lambda *_: None)
+    assert (catalog.version.active, catalog.applied_index) == (0, -1)
+    monkeypatch.setattr(state_machine, "check_supported", lambda *_: None)
     newer = Catalog(MemoryTables())
     newer.apply_command(0, NEXT)
     data = newer.snapshot()

@@ -15,6 +15,10 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from dledger import Client, EmbeddedGroup
+from dledger.config import GroupConfig
+
+OLDER = {"founding_version": 0} if "founding_version" in GroupConfig.__dataclass_fields__ else {}
+"""Settings of a group that older releases can read."""
 
 
 def copy(spark: SparkSession, root: Path) -> None:
@@ -61,7 +65,7 @@ def main(action: str, directory: str) -> None:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.getOrCreate()
     with (
-        EmbeddedGroup(root / "log", replicas=1) as group,
+        EmbeddedGroup(root / "log", replicas=1, **OLDER) as group,
         Client(group.bootstrap_servers) as client,
     ):
         if action == "write":

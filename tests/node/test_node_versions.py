@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dledger.catalog import versions
+from dledger.catalog import state_machine, versions
 from dledger.catalog.versions import SINCE
 from dledger.errors import DLedgerError, UnsupportedVersion
 from dledger.node.node import NodeServer
@@ -62,7 +62,11 @@ async def test_group_of_one_has_it_too(group: Group) -> None:
 
 @pytest.mark.group(1, founding_version=0)
 async def test_group_that_is_to_begin_older_does(group: Group) -> None:
+    """And it takes no other release into its files than the one that brings the version."""
     client, _ = await group.topic()
+    assert active(group) == {0}
+    refused = await client.execute(replace(UPGRADE, release="9" * 5000))
+    assert (refused.code, active(group)) == (Code.UNEXPECTED_ARGUMENT, {0})
     assert (await client.execute(UPGRADE)).code is Code.SUCCESS
 
 
@@ -84,8 +88,9 @@ async def test_older_group_stays_so_until_it_is_upgraded(
             await group.restart(name)
         leader = await group.leader()
         await greeted(group, leader)
-        assert active(group) == {0}
         client = await group.client()
+        await client.write(topic_id)  # behind whatever the leader itself has proposed
+        assert leader.catalog.version.active == 0
         assert (await client.execute(UPGRADE)).result == {"version": GROUP_VERSION}
         await until(lambda: active(group) == {GROUP_VERSION})
         assert (await client.execute(UPGRADE)).result == {"version": GROUP_VERSION}
@@ -200,7 +205,7 @@ async def test_files_of_a_newer_group_are_not_opened(
     await until(lambda: active(group) == {GROUP_VERSION})
     newer = UpgradeGroup(version=GROUP_VERSION + 1, release="9.8.7")
     with monkeypatch.context() as patched:
-        for module in (versions, open_files):
+        for module in (state_machine, versions, open_files):
             patched.setattr(module, "check_supported", lambda *_: None)
         patched.setattr(
             "dledger.node.proposals.proposal_queue.refused_by_version", lambda *_, **__: None
@@ -234,4 +239,4 @@ async def test_node_stops_before_an_entry_of_a_newer_group(
         await node.wait_failed()
     asked.cancel()
     assert node.catalog.version.active == GROUP_VERSION
-    assert node.catalog.applied_index >= applied
+    assert node.catalog.applied_index == applied

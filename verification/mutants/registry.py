@@ -8,10 +8,6 @@ from verification.mutants.plant import Mutant
 from verification.mutants.planted import all_planted
 
 MUTANTS: Final = tuple(all_planted())
-DOES_NOT_APPLY: Final = {
-    "B32": "there is one version of the protocol and of the files so far, so no two can be mixed",
-}
-"""Class of bugs -> why there is none of it."""
 CANARY: Final = "ack-before-sync"
 """Always run by the test suite."""
 

@@ -83,7 +83,9 @@ class SeedPlan:
         return [NodeId(f"n{number}") for number in range(self.nodes)]
 
     def group_config(self) -> GroupConfig:
-        return GroupConfig(group="sim", members=tuple(self.names), **self.group)
+        # a seed's log begins with its clients' entries, as it did before there were versions
+        settings = {"founding_version": 0, **self.group}
+        return GroupConfig(group="sim", members=tuple(self.names), **settings)
 
     def node_config(self, name: NodeId) -> NodeConfig:
         return NodeConfig(

@@ -52,6 +52,7 @@ from dledger.protocol.messages.catalog_commands import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry_runs import EntryRun
+from dledger.protocol.messages.group_version import check_supported
 from dledger.protocol.messages.user_commands import IssueToken, RemoveUser, SetUser
 from dledger.records.body.header import BodyHeader, BodyKind
 from dledger.types import Index
@@ -209,11 +210,19 @@ class Catalog(CatalogState):
         )
 
     def apply_command(self, index: int, command: Command) -> CommandResult:
-        """A command is committed: carry it out, or tell why it cannot be."""
+        """A command is committed: carry it out, or tell why it cannot be.
+
+        Raises:
+            UnsupportedVersion: the group has a version from here on that this release does not
+                support; the state is as before.
+        """
+        if isinstance(command, UpgradeGroup):
+            check_supported(command.version, command.release)
         self._advance(index)
         self.clock_ms = max(self.clock_ms, getattr(command, "time_ms", 0))
-        if (wrong := malformed(command)) is not None:
-            return wrong
+        return malformed(command) or self._carry_out(index, command)
+
+    def _carry_out(self, index: int, command: Command) -> CommandResult:
         match command:
             case CreateTopic():
                 return self._create_topic(command)

@@ -27,12 +27,14 @@ SINCE: Final[dict[type[Any], int]] = {
     ChangeMembers: 1,
 }
 """The group version that allows a command; 0 for those that have no row."""
-BRINGS: Final = {
-    1: ("a version that nodes of releases without versions refuse: what later commands put into "
-        "the log reaches no node that would skip it",
-        "settings of the group that change while it runs ('dledger settings')"),
-}  # fmt: skip
-"""What each group version brings, in words."""
+BRINGS: Final[dict[int, tuple[str, ...]]] = {
+    1: (
+        "nodes of releases without versions are refused, so that no new command reaches one",
+        "settings that the group keeps, and that change while it runs",
+        "a list of members that may change",
+    ),
+}
+"""What each group version brings, in words; docs/compatibility.md has the same."""
 
 
 class VersionState:
@@ -48,12 +50,7 @@ class VersionState:
 
     def apply(self, command: UpgradeGroup) -> CommandResult:
         """Raise the version, which never falls: an older command changes nothing. The result has
-        the active one.
-
-        Raises:
-            UnsupportedVersion: this release does not support it, so it must apply nothing more.
-        """
-        check_supported(command.version, command.release)
+        the active one."""
         if command.version > self.active:
             self.active, self.release = command.version, command.release
         return CommandResult(Code.SUCCESS, result={"version": self.active})

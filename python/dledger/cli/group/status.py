@@ -17,6 +17,7 @@ from dledger.cli.common import (
 from dledger.cli.group.node_states import look_at, problems
 from dledger.config import nearest
 from dledger.errors import ConfigError
+from dledger.release import GROUP_VERSION
 
 
 @click.command()
@@ -63,6 +64,12 @@ def _print_status(
     for node, reasons in sorted(wrong.items()):
         for reason in reasons:
             click.echo(f"{node}: {reason}")
+    versions = [one["group_version"]["active"] for one in found.values() if "group_version" in one]
+    if versions and max(versions) < GROUP_VERSION:
+        click.echo(
+            f"the group has version {max(versions)}: 'dledger upgrade --check' says what version "
+            f"{GROUP_VERSION} brings"
+        )
     for node, state in sorted(found.items()):
         if state.get("compiled") is False:
             click.echo(f"{node}: runs without compiled functions; Python does their work, slower")

@@ -45,7 +45,7 @@ def upgrade(group: str | None, check: bool, bootstrap: str, timeout: float) -> N
         for version in range(active + 1, GROUP_VERSION + 1):
             for what in BRINGS[version]:
                 click.echo(f"  - {what}")
-        if not check:
+        if said and not check:
             active = client.upgrade_group()
             click.echo(f"group version {active} is active now")
             return

@@ -8,7 +8,7 @@ from dledger.catalog.versions import SINCE, too_new
 from dledger.node.context import NodeContext
 from dledger.protocol.messages.catalog_commands import Command, UpgradeGroup
 from dledger.protocol.messages.codes import Code
-from dledger.release import GROUP_VERSION, RELEASE
+from dledger.release import FIRST_RELEASES, GROUP_VERSION, RELEASE
 
 
 def refused_by_version(
@@ -20,19 +20,26 @@ def refused_by_version(
         return None
     active = context.catalog.version.active
     if isinstance(command, UpgradeGroup):
-        return None if 0 < command.version <= active else _not_possible(command.version, context)
+        return None if 0 < command.version <= active else _not_possible(command, context)
     text = too_new(command, active)
     if not text:
         return None
     return CommandResult(Code.UNSUPPORTED if caught_up else Code.LEADER_NOT_READY, text)
 
 
-def _not_possible(version: int, context: NodeContext) -> CommandResult | None:
+def _not_possible(command: UpgradeGroup, context: NodeContext) -> CommandResult | None:
+    version = command.version
     if not 0 < version <= GROUP_VERSION:
         return CommandResult(
             Code.UNEXPECTED_ARGUMENT,
             f"there is no group version {version} to upgrade to: {context.node_id}, which leads, "
             f"runs dledger {RELEASE}, whose newest is {GROUP_VERSION}",
+        )
+    if command.release != FIRST_RELEASES[version]:  # each node writes it down as it stands
+        return CommandResult(
+            Code.UNEXPECTED_ARGUMENT,
+            f"group version {version} comes with dledger {FIRST_RELEASES[version]}, not "
+            f"{command.release[:40]!r}",
         )
     text = context.peers.not_supporting(version)
     return CommandResult(Code.ILLEGAL_MEMBER_STATE, text) if text else None
