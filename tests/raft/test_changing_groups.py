@@ -124,8 +124,8 @@ def run_world(seed: int) -> ChangingWorld:
     return world
 
 
-BITES = {"added": 20, "promoted": 20, "demoted": 10, "removed": 20, "old disks": 10}
-BITES |= {"leader taken out": 5}
+BITES = {"added": 35, "promoted": 5, "demoted": 10, "removed": 25, "old disks": 3}
+BITES |= {"leader taken out": 6}
 
 
 def test_groups_that_change_their_members_break_no_promise():

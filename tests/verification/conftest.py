@@ -44,6 +44,7 @@ class FakeNode:
             quorum=2,
             acting=None,
             me=name,
+            voters=MEMBERS,
             admission=Admission(name, Admission.of_all(MEMBERS), log=RaftLog(LogSummary(), 0)),
         )
         self.store = SimpleNamespace(

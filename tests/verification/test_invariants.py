@@ -14,6 +14,7 @@ from dledger.errors import CorruptEntry, StorageError
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL, Entry, LogEnd, stamp
 from dledger.protocol.messages.entry_runs import Entries, stamp_all
+from dledger.protocol.messages.membership import Change, Member, MemberRole
 from dledger.protocol.messages.peer import (
     HeartBeatRequest,
     PushEntryRequest,
@@ -436,6 +437,25 @@ def test_i17_a_node_that_takes_part_with_another_list_of_members_is_found(group:
     group.config = replace(group.config, members=(NodeId("n0"), NodeId("n1")))
     group.watch.ended("n1")
     assert "n1 takes part with ('n0', 'n1')" in breaks("I17", group.start, "n1")
+
+
+def test_i17_lists_whose_majorities_need_not_meet_are_found(group: Group) -> None:
+    group.replicate(1, 3)
+    group.nodes[NodeId("n0")].machine.voters = (NodeId("n0"), NodeId("n3"), NodeId("n4"))
+    assert "counts" in breaks("I17", bind, group, "n0", 1, n1=7)
+
+
+def test_i17_two_lists_in_flight_are_found(group: Group) -> None:
+    group.replicate(1, 3)
+    node = group.nodes[NodeId("n0")]
+    one = Member(NodeId("n0"), "n0", 1, MemberRole.VOTER, 0)
+    flying = [
+        Change(Position(Term(1), Index(at)), Index(-1), NodeId(""), 0, (one,)) for at in (1, 2)
+    ]
+    group.watch.members._truth = SimpleNamespace(committed_index=0)
+    admission = node.machine.admission
+    admission.membership = replace(admission.membership, changes=tuple(flying))
+    assert "in flight" in breaks("I17", group.look, "n0")
 
 
 def test_i17_a_change_that_is_taken_back_is_found(group: Group) -> None:

@@ -28,10 +28,8 @@ Result = DataResult | CommandResult | None
 class Commits:
     """Follows the commit indexes of all nodes."""
 
-    def __init__(self, truth: Truth, members: tuple[str, ...]) -> None:
+    def __init__(self, truth: Truth) -> None:
         self._truth = truth
-        self._members = members
-        self._quorum = quorum_size(len(members))
 
     def started(self, view: WatchedNode) -> None:
         """I6: a node starts with no commit index above that of the group."""
@@ -80,9 +78,10 @@ class Commits:
                 "I6", f"{view} commits {index} of term {term} by counting in term {machine.term}"
             )
         admission = machine.admission
+        voters = machine.voters
         holders = [
             name
-            for name in self._members
+            for name in voters
             if _holds(
                 index,
                 term,
@@ -91,10 +90,10 @@ class Commits:
                 partial(admission.counts, NodeId(name)),
             )
         ]
-        if len(holders) < self._quorum:
+        if len(holders) < quorum_size(len(voters)):
             raise Broken(
                 "I7",
-                f"{view} commits {index}, which is durable on {holders} only, of {self._members}",
+                f"{view} commits {index}, which is durable on {holders} only, of {voters}",
             )
         self._truth.commit(view.name, index, view.terms)
 

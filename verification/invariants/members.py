@@ -1,5 +1,6 @@
 """Members: I17 the incarnations that count change one member at a time, by committed entries, and
-for all nodes alike.
+for all nodes alike; lists of members that can decide at the same time have majorities that meet,
+and at most one change is in flight.
 
 A group's members are its configuration. The incarnation of each that counts changes: a member that
 lost its disk is admitted as another one by an entry of the log. The quorums of before and after
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from dledger.protocol.messages.membership import Membership
+from dledger.protocol.messages.membership import MemberRole, Membership, fingerprint
 from dledger.raft.state.ready import Fact
 from dledger.types import NO_INDEX
 from verification.invariants.broken import Broken
@@ -34,6 +35,8 @@ class Members:
         self._members = set(members)
         self.on_change: Callable[[WatchedNode], None] = lambda view: None
         """Told when a node counts others than before, or has another admission in its log."""
+        self._voters: dict[int, set[str]] = {NO_INDEX: set(members)}
+        """By the entry that says so, as `_bound`."""
         self._bound: dict[int, Bound] = {}
         """By the entry that says so, of those that some node has taken."""
 
@@ -41,7 +44,7 @@ class Members:
         """A node comes up, or takes others for the group than before."""
         membership, before = view.machine.admission.membership, view.membership
         told, members = view.machine.config.members, self._members
-        if set(told) != members:
+        if set(told) != members and fingerprint(told) not in membership.former:
             raise Broken(
                 "I17",
                 f"{view} takes part with {told} for the group's members, which are "
@@ -51,6 +54,7 @@ class Members:
             raise Broken("I17", f"{view} has joined another group of this name: {membership}")
         view.membership = membership
         if membership.founded:
+            self._majorities_meet(view, membership)
             if membership.index < before.index or (
                 membership.index == before.index and _differs(before, membership)
             ):
@@ -64,6 +68,21 @@ class Members:
         elif before.founded:
             raise Broken("I17", f"{view} has forgotten who counts, after {before}")
         self.on_change(view)
+
+    def _majorities_meet(self, view: WatchedNode, membership: Membership) -> None:
+        """Any majority of the newest committed list and any of the list that this node counts by
+        have a node in common, unless this node's list follows an older one: then the logs decide,
+        which lack a committed entry. At most one change is in flight."""
+        newest = max((at for at in self._voters), default=NO_INDEX)
+        committed, voters = self._voters[newest], set(view.machine.voters)
+        changes = [c for c in membership.changes if c.index > self._truth.committed_index]
+        flying = [c for c in changes if c.members and view.log.has(c.position)]
+        if len(flying) > 1:
+            raise Broken("I17", f"{view} has two lists in flight: {flying}")
+        base = flying[0].after if flying else membership.index
+        quorums = len(committed) // 2 + 1 + len(voters) // 2 + 1
+        if base >= newest and quorums <= len(committed | voters):
+            raise Broken("I17", f"{view} counts {voters}, and {committed} by entry {newest}")
 
     @staticmethod
     def of_this_group(view: WatchedNode) -> None:
@@ -114,7 +133,8 @@ class Members:
             max((at for at in self._bound if at < index), default=NO_INDEX), ()
         )
         others = [pair for pair in membership.bound if pair not in earlier]
-        if earlier and len(others) != 1:
+        self._voters[index] = _voters_of(membership, self._members)
+        if earlier and len(others) not in ((0, 1) if membership.listed else (1,)):
             raise Broken(
                 "I17", f"{view} knows {membership.bound} by entry {index}, after {earlier}"
             )
@@ -122,3 +142,8 @@ class Members:
 
 def _differs(one: Membership, other: Membership) -> bool:
     return one.founded and one.bound != other.bound
+
+
+def _voters_of(membership: Membership, founders: set[str]) -> set[str]:
+    voters = {str(one.id) for one in membership.listed if one.role is MemberRole.VOTER}
+    return voters or founders

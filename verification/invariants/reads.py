@@ -65,7 +65,10 @@ def leads_with_quorum(view: WatchedNode, now_ms: int) -> None:
         return
     config = view.machine.config
     since = now_ms - config.election_ms - config.heartbeat_ms
-    heard = 1 + sum(dispatcher.heard_ms >= since for dispatcher in leader.dispatchers.values())
+    heard = sum(
+        voter == view.name or leader.dispatchers[voter].heard_ms >= since
+        for voter in view.machine.voters
+    )
     if heard < view.machine.quorum:
         raise Broken(
             "I18",

@@ -58,7 +58,7 @@ class Watch:
         self.elections = Elections(truth)
         self.logs = Logs(truth)
         self.members = Members(truth, group.members)
-        self.commits = Commits(truth, tuple(group.members))
+        self.commits = Commits(truth)
         self.applied_log = Applied(truth)
         self.reads = ReadIndexes(truth)
         self.storage = Storage(truth)

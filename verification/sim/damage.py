@@ -14,7 +14,10 @@ from typing import Final
 from verification.invariants.watch import Watch
 from verification.sim.cluster import Group, Node, World
 from verification.sim.scheduler import MS
+from verification.sim.settings import CHANGES
 
+LOSSES: Final = ("bit rot", "misdirected write", "empty disk", "older disk", "machine back")
+"""Kinds of faults that take disks, or parts of them."""
 SETTLED_MS: Final = 1500
 """By then a node's mark covers what was durable before."""
 REPEATABLE: Final = ("index", "snapshot", "tables")
@@ -27,6 +30,7 @@ class Damage:
     def __init__(self, world: World, group: Group) -> None:
         self._world = world
         self._rng = world.rng.fork("damage")
+        self._nodes = tuple(group.nodes)
         unlucky = list(group.nodes)
         self._rng.shuffle(unlucky)
         self._unlucky = unlucky[: (len(unlucky) - 1) // 2]
@@ -118,6 +122,14 @@ class Damage:
         disk.rotten = True
         self._world.counts.bite("bit rot")
         return f"byte {place} of {path.parent.name}/{path.name} of {node.name} rots"
+
+    def may_leave(self) -> list[Node]:
+        """The nodes that may leave the group's list: where disks are lost, those of the others have
+        to be a majority of any list."""
+        plan = self._world.plan
+        if not plan.has(CHANGES):
+            return []
+        return self._unlucky if any(map(plan.has, LOSSES)) else list(self._nodes)
 
     def victim(self) -> Node | None:
         """A node whose disk may be lost now, if there is one: a group has to begin with the disks

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dledger.types import NodeId
+from verification.sim.changing import Changing
 from verification.sim.cluster import Group, Node, World
 from verification.sim.damage import Damage
 from verification.sim.deposed import FAULT as DEPOSED
@@ -17,6 +18,7 @@ from verification.sim.namesake import Namesakes
 from verification.sim.replaced import FAULT as MACHINE_BACK
 from verification.sim.replaced import Replaced
 from verification.sim.scheduler import MS, US
+from verification.sim.settings import CHANGES
 from verification.sim.turns import HEALED_NS
 from verification.sim.workload import Operator, Workload
 
@@ -37,6 +39,7 @@ class Nemesis:
         self._deposed = Deposed(world, group, workload)
         self._replaced = Replaced(world, group, self._damage)
         self._namesakes = Namesakes(world, group, self._damage)
+        self._changing = Changing(world, group, self._damage.may_leave())
         self._operator: Operator | None = None
         """Admits nodes that have another disk, as often as it takes."""
         plan = world.plan
@@ -92,6 +95,7 @@ class Nemesis:
         if plan.has("bad luck"):
             self._counts.inject("bad luck")
         self._damage.start()
+        self._changing.start()
         if self._strikes:
             self._next()
 
@@ -125,6 +129,7 @@ class Nemesis:
         self._deposed.stop()
         self._replaced.stop()
         self._namesakes.stop()
+        self._changing.stop()
         network.heal_all()
         self.group.restart_ms = (1, 50)
         for node in self.group.nodes:
@@ -239,7 +244,9 @@ class Nemesis:
         others = [name for name in names if name != node.name]
         if others and rng.chance(600_000):
             others.remove(rng.pick(others))
-        if len(others) == len(names) - 1 or rng.chance(500_000):
+        # a list that the group has had is no wrong one
+        has_had_more = self.world.plan.has(CHANGES)
+        if has_had_more or len(others) == len(names) - 1 or rng.chance(500_000):
             others.append(NodeId("former"))
         node.told = (node.name, *others)
         self._tell(f"tells {node.name} that the members are {', '.join(node.told)}")
