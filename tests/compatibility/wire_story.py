@@ -68,10 +68,16 @@ ADDED = {
     "AclDecisionResponse",
     "AddAcls",
     "RemoveAcls",
+    "OpenBackupRequest",
+    "OpenBackupResponse",
+    "ReadBackupLogRequest",
+    "ReadBackupLogResponse",
+    "ReadBackupImageRequest",
+    "ReadBackupImageResponse",
 }
-"""Messages and commands that came later: they are sent by consumers, and for the group's users,
-rules and quotas, whose nodes have to be of a release that has them; or, as a notice, to clients
-that have said that they know it."""
+"""Messages and commands that came later: they are sent by consumers, for the group's users, rules
+and quotas, and for backups, whose nodes have to be of a release that has them; or, as a notice, to
+clients that have said that they know it."""
 LAST = {"Code": 616, "Listing": 3}
 """The last value, of enumerations that have more by now."""
 ENTRY, CODEC, FRAMING, NUMBERS = modules()

@@ -30,6 +30,11 @@ from dledger.errors import FormatError
 from dledger.protocol.messages import catalog_commands as command
 from dledger.protocol.messages import user_commands as user
 from dledger.protocol.messages.acl_decisions import AclDecisionRequest
+from dledger.protocol.messages.backup import (
+    OpenBackupRequest,
+    ReadBackupImageRequest,
+    ReadBackupLogRequest,
+)
 from dledger.protocol.messages.client import (
     AdmitRequest,
     AppendRequest,
@@ -253,6 +258,10 @@ REQUESTS: Final[dict[type[Any], Row]] = {
     AdmitRequest: cluster(ADMIN),
     ExecuteRequest: lambda asked, catalog: COMMANDS[type(asked.command)](asked.command, catalog),
     AclDecisionRequest: cluster(DESCRIBE),
+    # all records, of everybody
+    OpenBackupRequest: cluster(ADMIN),
+    ReadBackupLogRequest: cluster(ADMIN),
+    ReadBackupImageRequest: cluster(ADMIN),
     GetMessageRequest: on(READ, TOPIC, "topic"),
     QueryMessageRequest: on(READ, TOPIC, "topic"),
     # by its place in the log, whichever topic it is of

@@ -19,6 +19,7 @@ from dledger.node.access.authorizer import Authorizer
 from dledger.node.application import Application
 from dledger.node.application import Handler as PayloadHandler
 from dledger.node.context import NodeContext, NodePart
+from dledger.node.handlers.backups import Backups
 from dledger.node.handlers.consumer_sessions import ConsumerSessions
 from dledger.node.handlers.fetches import Reads
 from dledger.node.handlers.listings import Listings
@@ -32,6 +33,11 @@ from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.node.repair.repairs import Repairs
 from dledger.node.snapshot.receiver import SnapshotReceiver
 from dledger.protocol.messages.acl_decisions import AclDecisionRequest
+from dledger.protocol.messages.backup import (
+    OpenBackupRequest,
+    ReadBackupImageRequest,
+    ReadBackupLogRequest,
+)
 from dledger.protocol.messages.client import (
     AdmitRequest,
     AppendRequest,
@@ -82,6 +88,7 @@ class RequestHandlers:
     admissions: Admissions
     listings: Listings
     sessions: ConsumerSessions
+    backups: Backups
     repairs: Repairs
     snapshots: SnapshotReceiver
     application: Application
@@ -101,6 +108,9 @@ class RequestHandlers:
             ListRequest: self.listings.ask,
             AclDecisionRequest: self.metadata.acl_decision,
             GroupHeartbeatRequest: self.sessions.heartbeat,
+            OpenBackupRequest: self.backups.open,
+            ReadBackupLogRequest: self.backups.read_log,
+            ReadBackupImageRequest: self.backups.read_image,
         }
 
     def by_request_with_payload(self) -> dict[type[Any], PayloadHandler]:
@@ -378,5 +388,6 @@ class RequestRouter(NodePart):
         self._commands.forget(connection)
         if self.port_sessions.ended(connection):
             self._parts.reads.polls.forget(connection)
+            self._parts.backups.forget(connection)
         if error is not None:
             logger.debug("connection from %s lost: %s", connection.peer_name, error)

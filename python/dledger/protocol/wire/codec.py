@@ -17,6 +17,12 @@ from dledger.errors import ProtocolError
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages import client, fetched, hello, peer
 from dledger.protocol.messages.acl_decisions import AclDecisionRequest
+from dledger.protocol.messages.backup import (
+    OpenBackupRequest,
+    ReadBackupImageRequest,
+    ReadBackupLogRequest,
+    ReadBackupLogResponse,
+)
 from dledger.protocol.messages.catalog_commands import Command
 from dledger.protocol.messages.client import (
     AppendRequest,
@@ -56,6 +62,9 @@ Message = (
     ClientRequest
     | GroupHeartbeatRequest
     | AclDecisionRequest
+    | OpenBackupRequest
+    | ReadBackupLogRequest
+    | ReadBackupImageRequest
     | ClientResponse
     | PeerMessage
     | RepairMessage
@@ -82,7 +91,9 @@ class _Tables(dict[int, FieldTable]):
 
 
 _TABLES: Final = _Tables()
-_WITH_ENTRIES: Final = {KINDS[PushEntryRequest], KINDS[RepairResponse]}
+_WITH_ENTRIES: Final = {
+    KINDS[message] for message in (PushEntryRequest, RepairResponse, ReadBackupLogResponse)
+}
 _WITH_BYTES: Final = {
     KINDS[message]
     for message in (
