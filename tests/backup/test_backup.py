@@ -14,7 +14,7 @@ from dledger.backup.reading import BackupReader
 from dledger.backup.restoring import RestoreJob
 from dledger.backup.view import open_node
 from dledger.client import Client
-from dledger.errors import ConfigError, OffsetOutOfRange
+from dledger.errors import ConfigError, OffsetOutOfRange, WrongGroup
 from dledger.testing import InProcessGroup
 from dledger.types import NodeId
 from tests.backup.conftest import SMALL, at, back_up, fill, restore, restored, state, until
@@ -31,7 +31,9 @@ def test_restored_group_is_the_group_at_the_index(
     with restored(tmp_path / "new") as new:
         client = new.client()
         assert state(client) == before
-        assert client.lineage().group_id == made.group_id != filled.lineage().group_id
+        lineage, old = client.lineage(), filled.lineage()
+        assert lineage.group_id == made.group_id != old.group_id
+        assert lineage.ancestors == ((old.group_id, report.manifest.index),)
         assert client.commit_transaction("writer", 0, ()).repeated
         fill(client, 1)
         assert state(client)["plain", "rows"]["value"] == state(filled)["plain", "rows"]["value"]
@@ -195,6 +197,31 @@ def test_member_that_was_admitted_is_none_of_the_restored_group(
         new.restart(name)
         client.admit(name)
         fill(client, 2)
+
+
+def test_copy_tells_how_far_it_shares_records_with_its_ancestor(
+    filled: Client, place: Path, tmp_path: Path
+) -> None:
+    """Also of a transaction that was open at the backup, and committed here and there."""
+    with filled.transaction("open", 0) as transaction:
+        transaction.append("plain", [b"later"], partition=1)
+        back_up(filled, place)
+        shared = filled.end_offsets("plain")
+    restore(place, tmp_path / "new")
+    old = filled.lineage().group_id
+    with restored(tmp_path / "new") as new:
+        client = new.client()
+        fill(client, 1)
+        client.create_topic("new")
+        found = client.shared_offsets(old, ["plain", "new", "nosuch"])
+        assert found.offsets == {"plain": shared, "new": {0: 0}}
+        assert found.log_ids["plain"] == filled.topic("plain").log_id
+        assert client.end_offsets("plain")[0] > shared[0]
+        assert client.shared_offsets("", ["plain"]).offsets["plain"] == client.end_offsets("plain")
+        with pytest.raises(WrongGroup, match="is no copy of the group 77"):
+            client.shared_offsets("77", ["plain"])
+        with pytest.raises(WrongGroup, match="made from a backup of the group"):
+            Client(new.bootstrap_servers, group_id=old).topics()
 
 
 def test_pace_keeps_to_a_rate() -> None:

@@ -74,6 +74,8 @@ ADDED = {
     "ReadBackupLogResponse",
     "ReadBackupImageRequest",
     "ReadBackupImageResponse",
+    "SharedOffsetsRequest",
+    "SharedOffsetsResponse",
 }
 """Messages and commands that came later: they are sent by consumers, for the group's users, rules
 and quotas, and for backups, whose nodes have to be of a release that has them; or, as a notice, to

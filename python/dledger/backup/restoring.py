@@ -244,6 +244,7 @@ class RestoreJob:
                 index=changed,
                 bound=tuple(sorted((node, one.incarnation) for node, one in nodes.items())),
                 group_id=group_id,
+                ancestors=(*log.ancestors, (log.group_id, self.plan.last)),
                 members=tuple(sorted(nodes)),
             )
             for one in nodes.values():

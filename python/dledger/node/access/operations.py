@@ -57,6 +57,7 @@ from dledger.protocol.messages.rocketmq import (
     QueryMessageRequest,
     ViewMessageRequest,
 )
+from dledger.protocol.messages.shared_offsets import SharedOffsetsRequest
 from dledger.protocol.messages.splits import SplitRequest
 from dledger.records.body.header import Flag, destination
 
@@ -247,6 +248,7 @@ COMMANDS: Final[dict[type[Any], Row]] = {
 REQUESTS: Final[dict[type[Any], Row]] = {
     MetadataRequest: on(DESCRIBE, TOPIC, "topics"),
     OffsetsRequest: both(on(DESCRIBE, TOPIC, "topics"), on(DESCRIBE, TOPIC, "newer_than")),
+    SharedOffsetsRequest: on(DESCRIBE, TOPIC, "topics"),
     FetchRequest: by_id(READ),
     SplitRequest: _spans,
     SchemasRequest: by_id(DESCRIBE),

@@ -54,6 +54,7 @@ from dledger.protocol.messages.client import (
 from dledger.protocol.messages.group_heartbeat import GroupHeartbeatRequest
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.protocol.messages.repair import RepairRequest, RepairResponse
+from dledger.protocol.messages.shared_offsets import SharedOffsetsRequest
 from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
 from dledger.protocol.messages.splits import SplitRequest
 
@@ -98,6 +99,7 @@ class RequestHandlers:
         return {
             FetchRequest: self.reads.fetch,
             OffsetsRequest: self.offsets.ask,
+            SharedOffsetsRequest: self.offsets.shared,
             SplitRequest: self.reads.split,
             MetadataRequest: self.metadata.metadata,
             GroupRequest: self.metadata.consumer_group,

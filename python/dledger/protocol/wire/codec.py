@@ -44,6 +44,7 @@ from dledger.protocol.messages.rocketmq import (
     QueryMessageResponse,
     ViewMessageResponse,
 )
+from dledger.protocol.messages.shared_offsets import SharedOffsetsRequest
 from dledger.protocol.messages.snapshot import InstallMessage
 from dledger.protocol.messages.throttling import ThrottleNotice
 from dledger.protocol.wire.fields import (
@@ -65,6 +66,7 @@ Message = (
     | OpenBackupRequest
     | ReadBackupLogRequest
     | ReadBackupImageRequest
+    | SharedOffsetsRequest
     | ClientResponse
     | PeerMessage
     | RepairMessage

@@ -13,6 +13,7 @@ from dledger.protocol.messages import (
     hello,
     peer,
     repair,
+    shared_offsets,
     splits,
     throttling,
 )
@@ -86,6 +87,8 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     87: backup.ReadBackupLogResponse,
     88: backup.ReadBackupImageRequest,
     89: backup.ReadBackupImageResponse,
+    90: shared_offsets.SharedOffsetsRequest,
+    91: shared_offsets.SharedOffsetsResponse,
 }
 KINDS: Final[dict[type[Any], int]] = {message: kind for kind, message in MESSAGES.items()}
 
