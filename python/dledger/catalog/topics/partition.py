@@ -369,9 +369,9 @@ class Partition:
         """The offset behind the last record that had one by entry ``index``; -1 where the rows
         around it are gone."""
         row = self._first_above(APPLIED, index, self.begin_row, self.rows)
-        if row == self.rows:
-            return self.next_offset
-        return -1 if 0 < self.begin_row == row else self._number(row, BASE)
+        if 0 < self.begin_row == row:  # a row that is gone may have come later, too
+            return -1
+        return self.next_offset if row == self.rows else self._number(row, BASE)
 
     def drop_before(self, index: int) -> None:
         """Entries below ``index`` are gone: begin behind the last batch that is among them."""

@@ -152,9 +152,7 @@ class Offsets(NodePart):
     def _shared(self, request: SharedOffsetsRequest) -> SharedOffsetsResponse:
         leader, known = self._leader_id, self._raft.membership
         shared = dict(known.ancestors).get(request.group_id)
-        if request.group_id in ("", known.group_id):  # its own records are all shared
-            shared = self._catalog.applied_index
-        if shared is None:
+        if shared is None and request.group_id not in ("", known.group_id):
             text = f"the group {known.group_id} is no copy of the group {request.group_id}"
             return SharedOffsetsResponse(code=Code.UNKNOWN_GROUP, message=text, leader_id=leader)
         offsets: dict[str, dict[int, int]] = {}
@@ -163,7 +161,11 @@ class Offsets(NodePart):
             with suppress(TopicNotFound):
                 topic = self._catalog.topic(name)
                 try:
-                    offsets[name] = self._catalog.ends_as_of(topic, shared)
+                    offsets[name] = (
+                        self._catalog.edges(topic)[1]
+                        if shared is None
+                        else self._catalog.ends_as_of(topic, shared)
+                    )
                 except StorageError as error:
                     self._ready_loop.fail(error)
                     return SharedOffsetsResponse(code=Code.DISK_ERROR, message=str(error))
