@@ -10,7 +10,7 @@ from dledger.client.protocol.results import Lineage
 from dledger.datasource.options.offsets import Positions, StreamOffset, without
 from dledger.datasource.options.options import Options
 from dledger.datasource.read.loss import Warnings, deleted, recreated
-from dledger.datasource.table.log import GroupView
+from dledger.datasource.table.log import GroupView, Log
 from dledger.errors import WrongGroup
 from dledger.protocol.messages.client import TopicInfo
 
@@ -21,15 +21,20 @@ class Changes:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._warnings = Warnings()
+        self._shared: StreamOffset | None = None
+        """The last offset of an ancestor that was found to be in the copy."""
 
-    def group(self, given: StreamOffset, now: Lineage) -> str:
+    def group(self, given: StreamOffset, log: Log) -> str:
         """Id of the group that the next offset is of. A copy of the checkpoint's group goes on for
-        it: topics that both have keep their log ids.
+        it, where it has all that the checkpoint counts on: topics that both have keep their log
+        ids.
 
         Raises:
             WrongGroup: it is another one, and that is not wanted.
         """
+        now = log.lineage()
         if now.follows(given.group):
+            self._check_shared(given, now, log)
             return now.group_id or given.group
         where = self._options.address
         text = (
@@ -48,6 +53,40 @@ class Changes:
             f"'onTopicRecreate' is restart"
         )
         return now.group_id
+
+    def _check_shared(self, given: StreamOffset, now: Lineage, log: Log) -> None:
+        """That a copy of the checkpoint's group, made from a backup of it, has every record that
+        the checkpoint counts on: behind the backup, an offset is another record there.
+
+        Raises:
+            WrongGroup: it does not, or cannot tell any more.
+        """
+        if given.group not in dict(now.ancestors) or given == self._shared:
+            return
+        known = given.known()
+        there = log.ask(lambda client: client.shared_offsets(given.group, list(known.ids)))
+        beyond = {
+            f"{topic}/{partition}": (offset, there.offsets[topic].get(partition, -1))
+            for topic, log_id in known.ids.items()
+            if there.log_ids.get(topic) == log_id
+            for partition, offset in known.logs[topic].items()
+            if offset > there.offsets[topic].get(partition, -1)
+        }
+        if beyond:
+            places = ", ".join(
+                f"offset {offset} of {place} (the backup "
+                + (f"ends at {end})" if end >= 0 else "is too old to tell its end)")
+                for place, (offset, end) in sorted(beyond.items())
+            )
+            raise WrongGroup(
+                f"the checkpoint is of group {given.group}, and at {self._options.address} is "
+                f"group {now.group_id}, which was made from a backup of that one. The query "
+                f"has read up to {places}: what it has read behind the backup is not in this log, "
+                "and other records may be in its place. Restore a later backup, or give the "
+                "query a new checkpointLocation with 'startingOffsets', and reconcile what its "
+                "sink has"
+            )
+        self._shared = given
 
     def same(self, given: StreamOffset, view: GroupView) -> set[str]:
         """The topics of an offset that are still the same.

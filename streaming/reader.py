@@ -104,7 +104,7 @@ class LogStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvailab
         told.
         """
         given = read_offset(start, self.log)
-        self._changes.group(given, self.log.lineage())
+        self._changes.group(given, self.log)
         self._progress.publish(given)
         self._seen = self._last or self._look(None if given.init else given)
         limits = limits_for(limit, self.options.limits)
@@ -116,7 +116,7 @@ class LogStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvailab
         """Of the next batch; None when there is nothing for one."""
         view = self._seen
         assert view is not None
-        group = self._changes.group(given, self.log.lineage())  # the one that has answered
+        group = self._changes.group(given, self.log)  # the one that has answered
         starts, added = self._starts(given, view)
         check_order(
             starts,
@@ -231,7 +231,7 @@ class LogStreamReader(TopicReads, DataSourceStreamReader, SupportsTriggerAvailab
         first, last = read_offset(start, self.log), read_offset(end, self.log)
         starts = batch_start(first, last)
         check_order(starts, last.logs, "the checkpoint's batch ends before it starts")
-        self._changes.group(last, self.log.lineage())
+        self._changes.group(last, self.log)
         self._describe(last.ids)
 
         def changed() -> bool:

@@ -73,10 +73,18 @@ ADDED = {
     "RemoveAcls",
     "UpgradeGroup",
     "ChangeMembers",
+    "OpenBackupRequest",
+    "OpenBackupResponse",
+    "ReadBackupLogRequest",
+    "ReadBackupLogResponse",
+    "ReadBackupImageRequest",
+    "ReadBackupImageResponse",
+    "SharedOffsetsRequest",
+    "SharedOffsetsResponse",
 }
-"""Messages and commands that came later: they are sent by consumers, and for the group's users,
-rules, quotas, settings, version and changes of members, whose nodes have to be of a release that
-has them; or, as a notice, to clients that have said that they know it."""
+"""Messages and commands that came later: they are sent by consumers, for the group's users, rules,
+quotas, settings, version and changes of members, and for backups, whose nodes have to be of a
+release that has them; or, as a notice, to clients that have said that they know it."""
 LAST = {"Code": 616, "Listing": 3}
 """The last value, of enumerations that have more by now."""
 ENTRY, CODEC, FRAMING, NUMBERS = modules()

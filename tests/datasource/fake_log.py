@@ -40,6 +40,7 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.fetched import FetchedBatch, FetchedBatches
+from dledger.protocol.messages.shared_offsets import SharedOffsetsResponse
 from dledger.records.body.records import decode_batch, encode_batch
 from dledger.records.columns.types import Columns
 from dledger.records.digest import RowsSum
@@ -167,6 +168,8 @@ class FakeGroup:
         self.made = 0
         self.closed = 0
         self.is_group = Lineage("A")
+        self.shares: dict[str, dict[int, int]] = {}
+        """Of a copy: how far it has the records of the group that it is made from."""
         topics: Any = SimpleNamespace(by_name=_Infos(self.by_name))
         self.versions = Schemas(topics, _AnyPartition())
         self.before_evolving: list[Callable[[], object]] = []
@@ -186,6 +189,18 @@ class FakeGroup:
 
     def lineage(self) -> Lineage:
         return self.is_group
+
+    def shared_offsets(self, group_id: str, topics: list[str]) -> SharedOffsetsResponse:
+        """As far as the test says that the backup went; else all there is."""
+        there = {name: self.by_name[name] for name in topics if name in self.by_name}
+        return SharedOffsetsResponse(
+            code=Code.SUCCESS,
+            offsets={
+                name: self.shares.get(name) or {at: p.end for at, p in enumerate(topic.partitions)}
+                for name, topic in there.items()
+            },
+            log_ids={name: topic.info.log_id for name, topic in there.items()},
+        )
 
     def make_anew(self, group_id: str, *topics: str) -> None:
         """Another group, with these topics, takes this one's place."""

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dledger.errors import ProtocolError
+from dledger.protocol.messages.backup import ReadBackupLogResponse
 from dledger.protocol.messages.catalog_commands import CommitOffsets, CreateTopic
 from dledger.protocol.messages.client import (
     AppendRequest,
@@ -130,12 +131,12 @@ def test_message_comes_back_as_it_was(cls: type[Any], data: st.DataObject) -> No
     (found,) = FrameReader(FrameLimits()).feed(frame)
     assert found.request_id == 77
     back = decode(found.kind, found.header, found.payload)
-    if isinstance(message, PushEntryRequest | RepairResponse):
+    if isinstance(message, PushEntryRequest | RepairResponse | ReadBackupLogResponse):
         assert [
             replace(entry, header=bytes(entry.header), body=bytes(entry.body))
             for entry in back.entries
         ] == list(message.entries)
-        assert type(message) is RepairResponse or str(back) == str(message)
+        assert type(message) is not PushEntryRequest or str(back) == str(message)
         return
     assert back == message
     assert type(back) is cls

@@ -168,8 +168,8 @@ def test_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
         "jinja2",
     } & {*needs}
     assert {"pyarrow", "msgpack", "click"} <= {*needs}
-    extras = {"spark", "java", "rocketmq", "kafka", "metrics", "console", "otel", "all"}
-    extras |= {"examples", "test", "check", "docs"}
+    extras = {"spark", "java", "rocketmq", "backup", "kafka", "metrics", "console", "otel"}
+    extras |= {"all", "examples", "test", "check", "docs"}
     assert set(re.findall(r"(?m)^Provides-Extra: (.*)", text)) == extras
 
 

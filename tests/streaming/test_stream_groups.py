@@ -85,6 +85,20 @@ def test_checkpoint_goes_on_with_a_copy_of_its_group_and_not_back(
         query.trigger()
 
 
+@pytest.mark.parametrize("end", [1, -1])
+def test_checkpoint_behind_the_backup_is_refused_by_the_copy(log: Any, end: int) -> None:
+    """Also when the copy has got other records in their place."""
+    query = Query(log, startingOffsets="earliest")
+    query.trigger()
+    query.crash()
+    log.append("t", 0, numbers(3))
+    log.is_group, log.shares = Lineage("B", (("A", 17),)), {"t": {0: end}}
+    for _ in range(2):
+        with pytest.raises(WrongGroup, match=r"has read up to offset 3 of t/0 \(the backup "):
+            query.trigger()
+        query.crash()
+
+
 def test_checkpoint_without_a_group_is_accepted_and_gets_it_next_batch(log: Any) -> None:
     """One of the commit before, or of a group that got its id later."""
     log.is_group = Lineage()

@@ -12,6 +12,7 @@ from dledger.client.protocol.operations.access import AclDecision
 from dledger.client.protocol.operations.schemas import Evolved, TypedTopic
 from dledger.client.protocol.results import GroupOffsets, Lineage, Span
 from dledger.protocol.messages.client import OffsetsResponse, TopicInfo
+from dledger.protocol.messages.shared_offsets import SharedOffsetsResponse
 
 Call = Callable[[Any, TopicInfo], Any]
 
@@ -37,6 +38,10 @@ OTHERS: Final[dict[str, tuple[Call, type]]] = {
     "end_offsets": (lambda client, info: client.end_offsets(info.name), dict),
     "offsets_for_times": (lambda client, info: client.offsets_for_times(info.name, 1), dict),
     "offsets_at": (lambda client, info: client.offsets_at({info.name: {0: 1}}), OffsetsResponse),
+    "shared_offsets": (
+        lambda client, info: client.shared_offsets("", [info.name]),
+        SharedOffsetsResponse,
+    ),
     "offsets": (lambda client, info: client.offsets([info.name]), OffsetsResponse),
     "split": (lambda client, info: client.split(info.name, 0, 0, 1, 1 << 20), list),
     "split_many": (

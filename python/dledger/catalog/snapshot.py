@@ -246,6 +246,13 @@ class _Packed:
         return piece
 
 
+def topics_of(data: bytes) -> dict[str, tuple[int, int]]:
+    """The id of each topic of a snapshot that is sound, and its partitions, by its name."""
+    _, text_size, _ = PREFIX.unpack_from(data)
+    meta = json.loads(data[PREFIX.size : PREFIX.size + text_size])
+    return {name: (topic_id, count) for topic_id, name, _, count, _ in meta["topics"]}
+
+
 def decode(data: bytes, catalog: CatalogState, tables: TableFactory) -> None:
     """Fill an empty catalog, and cut its tables to the rows of the snapshot.
 

@@ -145,6 +145,14 @@ class CatalogState:
         ends = [0 if one is None else one.next_offset for one in found]
         return dict(zip(numbers, begins, strict=True)), dict(zip(numbers, ends, strict=True))
 
+    def ends_as_of(self, topic: TopicInfo, index: int) -> dict[int, int]:
+        """Of every partition the next offset as it was by entry ``index``; -1 where that cannot be
+        told any more."""
+        found = map(
+            self._used.get, range(topic.topic_id << 32, (topic.topic_id << 32) + topic.partitions)
+        )
+        return {at: 0 if one is None else one.end_as_of(index) for at, one in enumerate(found)}
+
     def find(
         self, topic_id: int, partition: int, offset: int, end_offset: int, max_bytes: int
     ) -> list[BatchRef]:

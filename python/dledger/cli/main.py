@@ -17,6 +17,8 @@ import click
 from dledger.cli.access.acl import acl
 from dledger.cli.access.quotas import quotas
 from dledger.cli.access.users import users
+from dledger.cli.backup.command import backup
+from dledger.cli.backup.restore import restore
 from dledger.cli.commands import CommandGroup
 from dledger.cli.common import Interrupted
 from dledger.cli.console import console
@@ -107,8 +109,8 @@ def main() -> None:
 
 _COMMANDS: Final = (
     serve, stop, status, members, console, topics, append, tail, get_offsets, groups, transfer,
-    admit, upgrade, secret, users, acl, quotas, settings, verify, dump, reset_term, bench, rocketmq,
-    export, import_, context, completion,
+    admit, upgrade, secret, users, acl, quotas, settings, verify, dump, reset_term, backup, restore,
+    bench, rocketmq, export, import_, context, completion,
 )  # fmt: skip
 for _command in _COMMANDS:
     main.add_command(_command)

@@ -9,6 +9,7 @@ from dledger.net.reloaded import Reloaded
 from dledger.node.access.authorizer import Authorizer
 from dledger.node.application import Application
 from dledger.node.context import NodeContext
+from dledger.node.handlers.backups import Backups
 from dledger.node.handlers.consumer_sessions import ConsumerSessions
 from dledger.node.handlers.fetches import Reads
 from dledger.node.handlers.group_version import GroupVersions
@@ -82,6 +83,7 @@ class NodeParts:
         access = Authorizer(context)
         self.metadata = MetadataHandler(context, self.linearizable, access=access)
         self.sessions = ConsumerSessions(context, self.proposals, linearizable=self.linearizable)
+        self.backups = Backups(context)
         handlers = RequestHandlers(
             access=access,
             proposals=self.proposals,
@@ -91,6 +93,7 @@ class NodeParts:
             admissions=self.admissions,
             listings=Listings(context, self.linearizable, access=access),
             sessions=self.sessions,
+            backups=self.backups,
             repairs=self.repairs,
             snapshots=self.snapshots.receiver,
             application=self.application,
@@ -116,6 +119,7 @@ class NodeParts:
             context,
             clocks=clocks,
             snapshots=self.snapshots,
+            backups=self.backups,
             application=self.application,
         )
         self.idle_timeout = IdleTimeout(context, self.router)

@@ -365,6 +365,14 @@ class Partition:
             self._first_above(NEWEST, timestamp_us - 1, self.begin_row, self.rows), BASE
         )
 
+    def end_as_of(self, index: int) -> int:
+        """The offset behind the last record that had one by entry ``index``; -1 where the rows
+        around it are gone."""
+        row = self._first_above(APPLIED, index, self.begin_row, self.rows)
+        if 0 < self.begin_row == row:  # a row that is gone may have come later, too
+            return -1
+        return self.next_offset if row == self.rows else self._number(row, BASE)
+
     def drop_before(self, index: int) -> None:
         """Entries below ``index`` are gone: begin behind the last batch that is among them."""
         begin = self.begin_row

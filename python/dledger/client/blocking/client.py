@@ -53,8 +53,8 @@ class Client(ReadingClient):
             it.
         group: the group's name, to be refused by any other; empty: that of the first node that
             answers.
-        group_id: the id drawn at the group's founding (`lineage`), to be refused by any other but a
-            copy of it.
+        group_id: the id drawn at the group's founding (`lineage`), to be refused by any other, a
+            copy of it too.
         settings: those of `dledger.config.ClientConfig`.
 
     Raises:

@@ -26,9 +26,8 @@ class Lineage:
     """The groups of which it is a copy: the id of each, and the last index that both share."""
 
     def follows(self, group_id: str) -> bool:
-        """Whether it is that group or a copy of it. A client knows offsets, and no log index to
-        hold against the last shared one, so that index limits nothing. An unknown id is no
-        contradiction."""
+        """Whether it is that group or a copy of it, in which `Client.shared_offsets` tells which
+        offsets hold. An unknown id is no contradiction."""
         return not group_id or self.group_id in ("", group_id) or group_id in dict(self.ancestors)
 
 

@@ -84,8 +84,6 @@ class Routes:
     def welcomed(self, answer: HelloResponse) -> None:
         """A node of the group answers."""
         self.group = self.group or answer.group
-        # A group that was made from a copy of the one before goes on under its own id, and names
-        # that one.
         if answer.group_id:
             self.lineage = Lineage(answer.group_id, answer.ancestors)
         self._foreign.clear()

@@ -174,7 +174,8 @@ class Greeting:
 def other_group(own: HelloRequest, theirs: HelloRequest | HelloResponse) -> str:
     """Why two programs that give one group's name are not of one group; empty when they may be. A
     list of members is compared where both sides are members. A part that either side does not know
-    is no contradiction."""
+    is no contradiction. A copy of a group is another one for a client of it, which knows offsets:
+    they mean nothing there behind the entry up to which both share the log."""
     if (
         own.members
         and theirs.members
@@ -189,6 +190,13 @@ def other_group(own: HelloRequest, theirs: HelloRequest | HelloResponse) -> str:
         )
     if not own.group_id or not theirs.group_id or own.group_id == theirs.group_id:
         return ""
+    if not own.node_id and (copied := dict(theirs.ancestors).get(own.group_id)) is not None:
+        return (
+            f"{theirs.node_id or 'the node'} belongs to the group {theirs.group_id}, which was "
+            f"made from a backup of the group {own.group_id} as of entry {copied}. Offsets that "
+            "this program knows need not hold there: open a new client; a query that is started "
+            "anew goes on where its offsets are in the backup"
+        )
     mine, others = ({ancestor for ancestor, _ in one.ancestors} for one in (own, theirs))
     if own.group_id not in others and theirs.group_id not in mine:
         return (

@@ -30,6 +30,11 @@ from dledger.errors import FormatError
 from dledger.protocol.messages import catalog_commands as command
 from dledger.protocol.messages import user_commands as user
 from dledger.protocol.messages.acl_decisions import AclDecisionRequest
+from dledger.protocol.messages.backup import (
+    OpenBackupRequest,
+    ReadBackupImageRequest,
+    ReadBackupLogRequest,
+)
 from dledger.protocol.messages.client import (
     AdmitRequest,
     AppendRequest,
@@ -52,6 +57,7 @@ from dledger.protocol.messages.rocketmq import (
     QueryMessageRequest,
     ViewMessageRequest,
 )
+from dledger.protocol.messages.shared_offsets import SharedOffsetsRequest
 from dledger.protocol.messages.splits import SplitRequest
 from dledger.records.body.header import Flag, destination
 
@@ -247,6 +253,7 @@ COMMANDS: Final[dict[type[Any], Row]] = {
 REQUESTS: Final[dict[type[Any], Row]] = {
     MetadataRequest: on(DESCRIBE, TOPIC, "topics"),
     OffsetsRequest: both(on(DESCRIBE, TOPIC, "topics"), on(DESCRIBE, TOPIC, "newer_than")),
+    SharedOffsetsRequest: on(DESCRIBE, TOPIC, "topics"),
     FetchRequest: by_id(READ),
     SplitRequest: _spans,
     SchemasRequest: by_id(DESCRIBE),
@@ -258,6 +265,10 @@ REQUESTS: Final[dict[type[Any], Row]] = {
     AdmitRequest: cluster(ADMIN),
     ExecuteRequest: lambda asked, catalog: COMMANDS[type(asked.command)](asked.command, catalog),
     AclDecisionRequest: cluster(DESCRIBE),
+    # all records, of everybody
+    OpenBackupRequest: cluster(ADMIN),
+    ReadBackupLogRequest: cluster(ADMIN),
+    ReadBackupImageRequest: cluster(ADMIN),
     GetMessageRequest: on(READ, TOPIC, "topic"),
     QueryMessageRequest: on(READ, TOPIC, "topic"),
     # by its place in the log, whichever topic it is of

@@ -9,6 +9,7 @@ share one round.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,10 @@ from dledger.protocol.messages.client import (
     TopicInfo,
 )
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.shared_offsets import (
+    SharedOffsetsRequest,
+    SharedOffsetsResponse,
+)
 from dledger.raft.state.ready import ReadDone
 from dledger.types import Index
 
@@ -133,6 +138,41 @@ class Offsets(NodePart):
             serve()
         else:
             self._reads.answer(connection, request_id, serve, refusal=OffsetsResponse)
+
+    def shared(
+        self, connection: Connection, request_id: int, request: SharedOffsetsRequest
+    ) -> None:
+        """How far this group has the records of an ancestor."""
+
+        def serve() -> None:
+            connection.send(self._shared(request), request_id)
+
+        self._reads.answer(connection, request_id, serve, refusal=SharedOffsetsResponse)
+
+    def _shared(self, request: SharedOffsetsRequest) -> SharedOffsetsResponse:
+        leader, known = self._leader_id, self._raft.membership
+        shared = dict(known.ancestors).get(request.group_id)
+        if shared is None and request.group_id not in ("", known.group_id):
+            text = f"the group {known.group_id} is no copy of the group {request.group_id}"
+            return SharedOffsetsResponse(code=Code.UNKNOWN_GROUP, message=text, leader_id=leader)
+        offsets: dict[str, dict[int, int]] = {}
+        log_ids: dict[str, str] = {}
+        for name in request.topics:
+            with suppress(TopicNotFound):
+                topic = self._catalog.topic(name)
+                try:
+                    offsets[name] = (
+                        self._catalog.edges(topic)[1]
+                        if shared is None
+                        else self._catalog.ends_as_of(topic, shared)
+                    )
+                except StorageError as error:
+                    self._ready_loop.fail(error)
+                    return SharedOffsetsResponse(code=Code.DISK_ERROR, message=str(error))
+                log_ids[name] = topic.log_id
+        return SharedOffsetsResponse(
+            code=Code.SUCCESS, leader_id=leader, offsets=offsets, log_ids=log_ids
+        )
 
     def _serve(self, connection: Connection, request_id: int, request: OffsetsRequest) -> None:
         def end() -> None:

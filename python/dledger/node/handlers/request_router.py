@@ -19,6 +19,7 @@ from dledger.node.access.authorizer import Authorizer
 from dledger.node.application import Application
 from dledger.node.application import Handler as PayloadHandler
 from dledger.node.context import NodeContext, NodePart
+from dledger.node.handlers.backups import Backups
 from dledger.node.handlers.consumer_sessions import ConsumerSessions
 from dledger.node.handlers.fetches import Reads
 from dledger.node.handlers.listings import Listings
@@ -32,6 +33,11 @@ from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.node.repair.repairs import Repairs
 from dledger.node.snapshot.receiver import SnapshotReceiver
 from dledger.protocol.messages.acl_decisions import AclDecisionRequest
+from dledger.protocol.messages.backup import (
+    OpenBackupRequest,
+    ReadBackupImageRequest,
+    ReadBackupLogRequest,
+)
 from dledger.protocol.messages.client import (
     AdmitRequest,
     AppendRequest,
@@ -48,6 +54,7 @@ from dledger.protocol.messages.client import (
 from dledger.protocol.messages.group_heartbeat import GroupHeartbeatRequest
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.protocol.messages.repair import RepairRequest, RepairResponse
+from dledger.protocol.messages.shared_offsets import SharedOffsetsRequest
 from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
 from dledger.protocol.messages.splits import SplitRequest
 
@@ -82,6 +89,7 @@ class RequestHandlers:
     admissions: Admissions
     listings: Listings
     sessions: ConsumerSessions
+    backups: Backups
     repairs: Repairs
     snapshots: SnapshotReceiver
     application: Application
@@ -91,6 +99,7 @@ class RequestHandlers:
         return {
             FetchRequest: self.reads.fetch,
             OffsetsRequest: self.offsets.ask,
+            SharedOffsetsRequest: self.offsets.shared,
             SplitRequest: self.reads.split,
             MetadataRequest: self.metadata.metadata,
             GroupRequest: self.metadata.consumer_group,
@@ -101,6 +110,9 @@ class RequestHandlers:
             ListRequest: self.listings.ask,
             AclDecisionRequest: self.metadata.acl_decision,
             GroupHeartbeatRequest: self.sessions.heartbeat,
+            OpenBackupRequest: self.backups.open,
+            ReadBackupLogRequest: self.backups.read_log,
+            ReadBackupImageRequest: self.backups.read_image,
         }
 
     def by_request_with_payload(self) -> dict[type[Any], PayloadHandler]:
@@ -379,5 +391,6 @@ class RequestRouter(NodePart):
         self._commands.forget(connection)
         if self.port_sessions.ended(connection):
             self._parts.reads.polls.forget(connection)
+            self._parts.backups.forget(connection)
         if error is not None:
             logger.debug("connection from %s lost: %s", connection.peer_name, error)

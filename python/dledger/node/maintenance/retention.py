@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from dledger.errors import StorageError
 from dledger.node.application import Application
 from dledger.node.context import NodeContext, NodePart
+from dledger.node.handlers.backups import Backups
 from dledger.node.maintenance.leader_status import leader_status
 from dledger.node.maintenance.retention_holds import Laggards, RetentionHolds
 from dledger.node.proposals.clocks import Clocks
@@ -39,11 +40,13 @@ class Retention(NodePart):
         *,
         clocks: Clocks,
         snapshots: Snapshots,
+        backups: Backups,
         application: Application,
     ) -> None:
         super().__init__(context)
         self._clocks = clocks
         self._snapshots = snapshots
+        self._backups = backups
         self._application = application
         self.holds = RetentionHolds(context.current, context.catalog)
         """Which consumer groups hold retention back."""
@@ -104,9 +107,10 @@ class Retention(NodePart):
             self._checkpoints.oldest_index,
             self._catalog.retention_floor() - 1,
         )
-        wanted, held = self._snapshots.sender.floor, KeptFiles(None, None)
-        if wanted is not None:
-            limit = min(limit, wanted - 1)
+        held = KeptFiles(None, None)
+        for wanted in (self._snapshots.sender.floor, self._backups.floor):
+            if wanted is not None:
+                limit = min(limit, wanted - 1)
         if raft.role is Role.LEADER:
             marks = raft.watermarks
             limit = min(limit, marks.pop(self._node.node_id))

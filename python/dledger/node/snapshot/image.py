@@ -22,7 +22,7 @@ from dledger.catalog.topics.batch_rows import ROW_SIZE
 from dledger.errors import CorruptEntry, CorruptStore
 from dledger.protocol.messages.entry import Entry, LogEnd, body_is_sound, chain_is_sound, parse
 from dledger.storage.recovery.snapshot_install import Staging
-from dledger.types import NO_TERM, Buffer, Index, Position, Term
+from dledger.types import NO_INDEX, NO_TERM, Buffer, Index, Position, Term
 
 MAX_HEAD: Final = 64 << 20
 ROWS_BYTES: Final = 256 << 10
@@ -148,6 +148,9 @@ class Unpacker:
         self.head: ImageHead | None = None
         self._snapshot = b""
         self.first: Entry | None = None
+        self.members_index = NO_INDEX
+        """Of the catalog, once it is checked: the last entry that has changed which incarnations
+        count."""
         self._outlines: dict[str, _Outline] = {}
         self._buffer = bytearray()
         self._done = False
@@ -228,6 +231,7 @@ class Unpacker:
         catalog = Catalog.restore(self._snapshot, _Outlines(self._outlines))
         if catalog.applied_index != head.index:
             raise CorruptStore(f"a catalog as of entry {catalog.applied_index}, not {head.index}")
+        self.members_index = catalog.members_index
 
 
 class _Outline:

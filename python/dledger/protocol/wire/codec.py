@@ -17,6 +17,12 @@ from dledger.errors import ProtocolError
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages import client, fetched, hello, peer
 from dledger.protocol.messages.acl_decisions import AclDecisionRequest
+from dledger.protocol.messages.backup import (
+    OpenBackupRequest,
+    ReadBackupImageRequest,
+    ReadBackupLogRequest,
+    ReadBackupLogResponse,
+)
 from dledger.protocol.messages.catalog_commands import Command
 from dledger.protocol.messages.client import (
     AppendRequest,
@@ -38,6 +44,7 @@ from dledger.protocol.messages.rocketmq import (
     QueryMessageResponse,
     ViewMessageResponse,
 )
+from dledger.protocol.messages.shared_offsets import SharedOffsetsRequest
 from dledger.protocol.messages.snapshot import InstallMessage
 from dledger.protocol.messages.throttling import ThrottleNotice
 from dledger.protocol.wire.fields import (
@@ -56,6 +63,10 @@ Message = (
     ClientRequest
     | GroupHeartbeatRequest
     | AclDecisionRequest
+    | OpenBackupRequest
+    | ReadBackupLogRequest
+    | ReadBackupImageRequest
+    | SharedOffsetsRequest
     | ClientResponse
     | PeerMessage
     | RepairMessage
@@ -82,7 +93,9 @@ class _Tables(dict[int, FieldTable]):
 
 
 _TABLES: Final = _Tables()
-_WITH_ENTRIES: Final = {KINDS[PushEntryRequest], KINDS[RepairResponse]}
+_WITH_ENTRIES: Final = {
+    KINDS[message] for message in (PushEntryRequest, RepairResponse, ReadBackupLogResponse)
+}
 _WITH_BYTES: Final = {
     KINDS[message]
     for message in (

@@ -6,8 +6,18 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dledger.protocol.messages import acl_decisions as acl
+from dledger.protocol.messages import (
+    backup,
+    client,
+    fetched,
+    hello,
+    peer,
+    repair,
+    shared_offsets,
+    splits,
+    throttling,
+)
 from dledger.protocol.messages import catalog_commands as command
-from dledger.protocol.messages import client, fetched, hello, peer, repair, splits, throttling
 from dledger.protocol.messages import group_heartbeat as group
 from dledger.protocol.messages import rocketmq as broker
 from dledger.protocol.messages import snapshot as install
@@ -71,6 +81,14 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     70: acl.AclDecisionRequest,
     71: acl.AclDecisionResponse,
     72: throttling.ThrottleNotice,
+    84: backup.OpenBackupRequest,
+    85: backup.OpenBackupResponse,
+    86: backup.ReadBackupLogRequest,
+    87: backup.ReadBackupLogResponse,
+    88: backup.ReadBackupImageRequest,
+    89: backup.ReadBackupImageResponse,
+    90: shared_offsets.SharedOffsetsRequest,
+    91: shared_offsets.SharedOffsetsResponse,
 }
 KINDS: Final[dict[type[Any], int]] = {message: kind for kind, message in MESSAGES.items()}
 

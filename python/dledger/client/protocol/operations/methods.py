@@ -18,6 +18,7 @@ from dledger.client.protocol.operations import (
     messages,
     nodes,
     offsets_by_time,
+    shared_offsets,
     splitting,
     transaction_requests,
     users,
@@ -114,6 +115,7 @@ class Operations(ABC):
     end_offsets = Method(ends.end_offsets)
     offsets_for_times = Method(offsets_by_time.offsets_for_times)
     offsets_at = Method(offsets_by_time.offsets_at)
+    shared_offsets = Method(shared_offsets.shared_offsets)
     split = Method(splitting.split)
     split_many = Method(splitting.split_many)
     stored_bytes = Method(splitting.stored_bytes)

@@ -29,7 +29,7 @@ from dledger.types import NodeId
 
 def lineage(core: ClientState) -> Operation[Lineage]:
     """Which group it is that this client talks to, and of which ones that is a copy. It never
-    becomes another one but a copy of itself; asks only when this client has met none yet."""
+    becomes another one; asks only when this client has met none yet."""
     if not core.routes.peers:
         yield from metadata(core, MetadataRequest(), "which group it is")
     return core.routes.lineage

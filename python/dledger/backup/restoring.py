@@ -1,0 +1,292 @@
+"""Making the directories of a new group from a backup."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from dledger.backup.cut import RestorePlan
+from dledger.backup.reading import BackupReader, OnBytes
+from dledger.backup.target import Target, named, sync_directory
+from dledger.config import EMBEDDED_DEFAULTS
+from dledger.embedded.groupfile import GroupFile
+from dledger.embedded.home import Home
+from dledger.embedded.ports import free_ports
+from dledger.embedded.settings import check_replicas
+from dledger.errors import PathError
+from dledger.node.handlers.replaced_disks import COMMAND_PREFIX, change_of
+from dledger.node.snapshot.image import Unpacker
+from dledger.protocol.messages.entry import HardState, LogEnd
+from dledger.protocol.messages.entry_runs import Entries
+from dledger.protocol.messages.membership import Membership
+from dledger.raft.state.group import drawn_name
+from dledger.storage.disk.disk import RealDisk
+from dledger.storage.disk.small_files import make_directory
+from dledger.storage.file_store import FileStore
+from dledger.storage.meta.snapshots import SNAPSHOTS
+from dledger.storage.meta.tables import TABLES
+from dledger.storage.opening import open_settings
+from dledger.storage.recovery.open_files import StoreSettings
+from dledger.storage.recovery.snapshot_install import Staging
+from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Term
+
+SUFFIX: Final = ".restoring"
+MARK: Final = "restore-is-not-finished"
+"""A file in a directory that is not complete: the next attempt removes the directory."""
+SYNC_BYTES: Final = 64 << 20
+HOST: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What was made."""
+
+    group: str
+    group_id: str
+    members: tuple[NodeId, ...]
+    index: Index
+    segment_bytes: int
+    index_file_bytes: int
+
+
+@contextmanager
+def staged(*targets: Path) -> Iterator[tuple[Path, ...]]:
+    """Directories to write into that get their names when all is done, each at once and durably.
+    The rest of a killed restore is removed.
+
+    Raises:
+        PathError: one is there and not empty, or cannot be made.
+    """
+    places = tuple(one.with_name(one.name + SUFFIX) for one in targets)
+    for target in targets:
+        with named(str(target)):
+            is_there = target.is_symlink() or target.exists()
+            if is_there and (target.is_symlink() or not target.is_dir() or any(target.iterdir())):
+                raise PathError(
+                    f"{target} has something in it, maybe a group's files: name a directory that "
+                    "is not there, or an empty one. Nothing was changed"
+                )
+    moved: list[tuple[Path, Path]] = []
+    try:
+        for place in places:
+            with named(str(place)):
+                if (place / MARK).exists():
+                    shutil.rmtree(place)
+                place.mkdir(mode=0o700, parents=True)
+                (place / MARK).touch()
+        yield places
+        for place in places:
+            with named(str(place)):
+                for directory in (place, *(one for one in place.rglob("*") if one.is_dir())):
+                    sync_directory(directory)
+        for place, target in zip(places, targets, strict=True):
+            with named(str(target)):
+                place.rename(target)
+                moved.append((place, target))
+                (target / MARK).unlink()
+                sync_directory(target.parent)
+    except (Exception, KeyboardInterrupt):
+        for place, target in moved:  # all of them, or none
+            with suppress(OSError):
+                target.rename(place)
+        for place in places:
+            shutil.rmtree(place, ignore_errors=True)
+        raise
+
+
+@dataclass(slots=True)
+class _NodeFiles:
+    """The files of one node on their way."""
+
+    directory: Path
+    settings: StoreSettings
+    incarnation: int = 0
+    unpacker: Unpacker | None = None
+    store: FileStore | None = None
+    _unsynced: int = 0
+
+    def create(self, term: Term) -> None:
+        """An empty store, in a term that all entries are of at most."""
+        disk = RealDisk()
+        store = open_settings(self.settings, disk)
+        self.incarnation = store.identity.incarnation
+        store.save_hard_state(HardState(term))
+        store.close()
+        for name in (TABLES, SNAPSHOTS):
+            make_directory(disk, self.directory / name)
+
+    def stage(self) -> Unpacker:
+        """Where the image goes."""
+        segment_bytes = self.settings.segment_bytes
+        staging = Staging(self.directory, RealDisk(), segment_bytes=segment_bytes)
+        self.unpacker = Unpacker(staging)
+        return self.unpacker
+
+    def begin(self) -> LogEnd:
+        """Take the image, if there is one, and open the log; where that ends."""
+        if self.unpacker is not None:
+            self.unpacker.check()
+            head, first = self.unpacker.head, self.unpacker.first
+            assert head is not None
+            self.unpacker.staging.commit(head.index, head.begin, first, catalog=True)
+        self.store = open_settings(self.settings, RealDisk())
+        return self.store.end
+
+    def append(self, entries: Entries) -> None:
+        assert self.store is not None
+        self.store.append(entries)
+        self._unsynced += entries.span
+        if self._unsynced >= SYNC_BYTES:
+            self.store.sync()
+            self._unsynced = 0
+
+    def finish(self, membership: Membership, last: Index) -> None:
+        """The log ends with ``last``, which is committed."""
+        store = self.store
+        assert store is not None
+        store.sync()
+        store.note_commit(last)
+        store.save_hard_state(replace(store.hard_state, commit_hint=last))
+        term = NO_TERM
+        for one, first in store.terms:
+            if first <= membership.index:
+                term = one
+        if membership.index < store.begin_index:
+            term = NO_TERM
+        store.save_membership(replace(membership, incarnation=self.incarnation, term=term))
+        store.close()
+
+    def close(self) -> None:
+        if self.store is not None:
+            with suppress(Exception):  # it is thrown away
+                self.store.abandon()
+                self.store.close()
+
+
+@dataclass(slots=True)
+class RestoreJob:
+    """One `dledger restore`.
+
+    Raises:
+        PathError: a directory is not empty, or cannot be written; a chunk is missing.
+        CorruptStore, CorruptEntry: the backup is damaged.
+        DiskFull, StorageError: the disk is full, or failed.
+    """
+
+    target: Target
+    plan: RestorePlan
+    on_bytes: OnBytes = field(default=lambda size: None)
+
+    def to_path(self, directory: Path, nodes: int) -> RestoreReport:
+        """A path group, which the first program starts that uses the path."""
+        check_replicas(nodes)
+        group = uuid.uuid4().hex
+        members = tuple(NodeId(f"n{number}") for number in range(nodes))
+        with staged(directory) as (place,):
+            home = Home(place)
+            for member in members:
+                home.make_node_directory(member)
+            report = self._restore(group, {m: home.node_directory(m) for m in members})
+            home.make_secret()
+            sizes = ("segment_bytes", "index_file_bytes")
+            settings: dict[str, Any] = {
+                name: getattr(report, name)
+                for name in sizes
+                if getattr(report, name) != EMBEDDED_DEFAULTS[name]
+            }
+            ports = free_ports(HOST, nodes)
+            addresses = {m: f"{HOST}:{port}" for m, port in zip(members, ports, strict=True)}
+            home.write(
+                GroupFile(
+                    group=group,
+                    members=members,
+                    addresses=addresses,
+                    local=members,
+                    settings=settings,
+                    place=home.place(),
+                )
+            )
+        return report
+
+    def to_directories(self, group: str, directories: Mapping[NodeId, Path]) -> RestoreReport:
+        """One directory for each node of a group that `dledger serve` runs."""
+        with staged(*directories.values()) as places:
+            return self._restore(group, dict(zip(directories, places, strict=True)))
+
+    def _restore(self, group: str, places: Mapping[NodeId, Path]) -> RestoreReport:
+        log = self.plan.log
+        group_id = drawn_name(group) or secrets.token_hex(8)
+        nodes = {
+            node: _NodeFiles(
+                place,
+                StoreSettings(
+                    directory=place,
+                    node_id=node,
+                    group=group,
+                    segment_bytes=log.segment_bytes,
+                    index_file_bytes=log.index_file_bytes,
+                    is_alone=len(places) == 1,
+                ),
+            )
+            for node, place in places.items()
+        }
+        with ExitStack() as stack:
+            for one in nodes.values():
+                stack.callback(one.close)
+            changed = self._fill(list(nodes.values()))
+            membership = Membership(
+                index=changed,
+                bound=tuple(sorted((node, one.incarnation) for node, one in nodes.items())),
+                group_id=group_id,
+                ancestors=(*log.ancestors, (log.group_id, self.plan.last)),
+                members=tuple(sorted(nodes)),
+            )
+            for one in nodes.values():
+                one.finish(membership, self.plan.last)
+        return RestoreReport(
+            group, group_id, tuple(nodes), self.plan.last, log.segment_bytes, log.index_file_bytes
+        )
+
+    def _fill(self, nodes: list[_NodeFiles]) -> Index:
+        """Write image and log; the last entry that has changed which incarnations count."""
+        log, base, last = self.plan.log, self.plan.catalog, self.plan.last
+        for node in nodes:
+            node.create(log.term)
+        changed = NO_INDEX
+        sources = [log]
+        if base is not None:
+            unpackers = [node.stage() for node in nodes]
+            for piece in BackupReader(self.target, base, self.on_bytes).image():
+                for unpacker in unpackers:
+                    unpacker.feed(piece)
+            sources = [log] if base is log else [base, log]
+        end = next(reversed([node.begin() for node in nodes]))
+        if base is not None and nodes[0].unpacker is not None:
+            changed = nodes[0].unpacker.members_index
+        for source in sources:
+            reader = BackupReader(self.target, source, self.on_bytes)
+            for entries in reader.entries(end, Index(min(last, source.index))):
+                for node in nodes:
+                    node.append(entries)
+                known = NO_INDEX if base is None else base.index
+                changed = _changed_by(entries, changed, known)
+                end = entries.end
+        return changed
+
+
+def _changed_by(entries: Entries, changed: Index, known: Index) -> Index:
+    """The last of the entries behind ``known`` that changes which incarnations count, as a catalog
+    takes it: one that names another change before it is void."""
+    for run in entries.runs:
+        if run.last > known and run.has_body_with(COMMAND_PREFIX):
+            for at in range(len(run)):
+                change = change_of(run.entry(at))
+                if change is not None and change.index > known and change.after == changed:
+                    changed = change.index
+    return changed

@@ -1,0 +1,196 @@
+"""Where backups lie: a directory of this machine, or any file system of fsspec."""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from dledger.errors import ConfigError, PathError
+
+LOCAL: Final = ("file", "local")
+PART: Final = ".part"
+"""Behind the name of a file that is not whole yet."""
+WAYS_OUT: Final = {
+    errno.ENOSPC: "there is no room: make some, or drop old backups (--keep); what was copied is "
+    "not copied again",
+    errno.EDQUOT: "the quota is used up: raise it, or drop old backups (--keep)",
+    errno.EROFS: "it is read-only: name another place",
+    errno.EACCES: "this user may not: change the permissions, or name another place",
+    errno.EPERM: "this user may not: change the permissions, or name another place",
+    errno.ENOTDIR: "a part of it is a file: name another place",
+    errno.ENOENT: "it is not there: 'dledger backup verify' tells what else is missing",
+}
+
+
+class Target(Protocol):
+    """A place of files by ``/``-separated names.
+
+    Raises:
+        PathError: it fails; the message has the file and the way out.
+    """
+
+    url: str
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Every file below a folder, by its name there, with its bytes; none where there is no such
+        folder."""
+
+    def read(self, name: str) -> bytes:
+        """A whole file."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put a whole file there. It has its name when all of it is durable, as far as the place
+        can do that."""
+
+    def remove(self, name: str) -> None:
+        """A file that may be gone already."""
+
+
+def open_target(url: str) -> Target:
+    """The place that a user names.
+
+    Raises:
+        ConfigError: nothing is installed for such a URL.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return LocalTarget(url)
+    if scheme.lower() in LOCAL:
+        return LocalTarget("/" + rest.lstrip("/"))
+    try:
+        import fsspec
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"{url}: URLs of other file systems need fsspec: pip install 'dledger[backup]', and "
+            "the package for that kind of URL, as s3fs"
+        ) from error
+    try:
+        system, root = fsspec.core.url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise ConfigError(f"{url}: {error}") from error
+    return FsspecTarget(url, system, root=root)
+
+
+@contextmanager
+def named(where: str) -> Iterator[None]:
+    """Turn an error of a file system into `PathError` with the way out."""
+    try:
+        yield
+    except PathError:
+        raise
+    except Exception as error:  # fsspec's systems have errors of their own, and libraries below
+        code = error.errno if isinstance(error, OSError) else None
+        if isinstance(error, FileNotFoundError):
+            code = errno.ENOENT
+        way_out = WAYS_OUT.get(code or 0, "see what is wrong there, then run the command again")
+        raise PathError(f"{where}: {error or type(error).__name__}; {way_out}") from error
+
+
+class LocalTarget:
+    """A directory; see `Target`."""
+
+    def __init__(self, path: str) -> None:
+        self._root = Path(path).expanduser().absolute()
+        self.url = str(self._root)
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        top = self._root / folder
+        found: dict[str, int] = {}
+        with named(str(top)):
+            for directory, _, files in os.walk(top, onerror=_refuse):
+                for name in files:
+                    path = Path(directory, name)
+                    with suppress(FileNotFoundError):  # another backup has just removed it
+                        found[path.relative_to(top).as_posix()] = path.stat().st_size
+        return {name: size for name, size in found.items() if not name.endswith(PART)}
+
+    def read(self, name: str) -> bytes:
+        path = self._root / name
+        with named(str(path)):
+            return path.read_bytes()
+
+    def write(self, name: str, data: bytes) -> None:
+        path = self._root / name
+        fresh = path.with_name(f"{path.name}.{uuid.uuid4().hex}{PART}")
+        with named(str(path)):
+            _make_directories(path.parent)
+            try:
+                with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+                    out.write(data)
+                    out.flush()
+                    os.fsync(out.fileno())
+                fresh.replace(path)
+            except BaseException:
+                fresh.unlink(missing_ok=True)
+                raise
+            sync_directory(path.parent)
+
+    def remove(self, name: str) -> None:
+        path = self._root / name
+        with named(str(path)):
+            path.unlink(missing_ok=True)
+
+
+def _refuse(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _make_directories(path: Path) -> None:
+    """With durable names, for the user alone: records are in them."""
+    missing = [above for above in (path, *path.parents) if not above.exists()]
+    for directory in reversed(missing):
+        directory.mkdir(0o700, exist_ok=True)
+        sync_directory(directory.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class FsspecTarget:
+    """A place of fsspec; see `Target`."""
+
+    def __init__(self, url: str, system: Any, *, root: str) -> None:
+        self.url = url.rstrip("/")
+        self._system = system
+        self._root = root.rstrip("/")
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        top = self._path(folder)
+        with named(f"{self.url}/{folder}"):
+            self._system.invalidate_cache()  # other programs write there
+            try:
+                found = self._system.find(top, detail=True)
+            except FileNotFoundError:
+                return {}
+        skipped = len(top.strip("/")) + 1
+        return {path.strip("/")[skipped:]: int(one["size"] or 0) for path, one in found.items()}
+
+    def read(self, name: str) -> bytes:
+        with named(f"{self.url}/{name}"):
+            data: bytes = self._system.cat_file(self._path(name))
+            return data
+
+    def write(self, name: str, data: bytes) -> None:
+        path = self._path(name)
+        with named(f"{self.url}/{name}"):
+            self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._system.pipe_file(path, data)
+
+    def remove(self, name: str) -> None:
+        with named(f"{self.url}/{name}"), suppress(FileNotFoundError):
+            self._system.rm_file(self._path(name))

@@ -1,0 +1,1 @@
+"""``dledger backup`` and ``dledger restore``."""
