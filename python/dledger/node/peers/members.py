@@ -20,10 +20,18 @@ class GroupMembers:
         self._founders = group.members
         self._settings = addresses
         self._listed: dict[NodeId, Member] = {}
+        self._leaving: dict[NodeId, tuple[str, ...]] = {}
+        """Where those are that were removed and may not know it."""
 
     def follow(self, listed: tuple[Member, ...]) -> None:
         """The newest list in the log is this one from now on; empty: none, the settings count."""
+        former = {node: self.addresses_of(node) for node in self.reached}
         self._listed = {member.id: member for member in listed}
+        self._leaving = {node: former[node] for node in former.keys() - set(self.ids)}
+
+    def left(self, node: NodeId) -> None:
+        """A removed member has had the time to hear of it."""
+        self._leaving.pop(node, None)
 
     @property
     def is_listed(self) -> bool:
@@ -33,6 +41,11 @@ class GroupMembers:
     @property
     def ids(self) -> tuple[NodeId, ...]:
         return tuple(self._listed) or self._founders
+
+    @property
+    def reached(self) -> tuple[NodeId, ...]:
+        """The members, and those that were removed lately: a leader tells these that they were."""
+        return (*self.ids, *self._leaving)
 
     @property
     def is_one(self) -> bool:
@@ -54,7 +67,7 @@ class GroupMembers:
         """Where this node may be reached, the likeliest first: the log's address, then that of the
         settings, by which members find one another that all moved while the group was down. Each
         is only tried: the hello says who is there. Empty where nobody tells."""
-        return self._places(node, self._settings())
+        return self._leaving.get(node) or self._places(node, self._settings())
 
     def _places(self, node: NodeId, given: Mapping[NodeId, str]) -> tuple[str, ...]:
         listed = self._listed.get(node)
