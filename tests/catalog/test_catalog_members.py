@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
-from dledger.protocol.messages.catalog_commands import Admit
+from dledger.errors import ConfigError
+from dledger.node.handlers.replaced_disks import COMMAND_PREFIX, body_of, change_of
+from dledger.protocol.messages.catalog_commands import Admit, ChangeMembers
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import MAGIC_NORMAL, LogEnd, stamp
+from dledger.protocol.messages.membership import (
+    Change,
+    Member,
+    MemberRole,
+    Membership,
+    check_members,
+    fingerprint,
+)
+from dledger.storage.meta.members import pack_membership, unpack_membership
+from dledger.types import Index, NodeId, Position, Term
 
 
 def test_of_two_admissions_made_from_the_same_view_only_the_first_counts():
@@ -27,3 +44,51 @@ def test_members_survive_a_snapshot_and_are_not_in_one_that_has_none():
     again = Catalog.restore(catalog.snapshot(), tables)
     assert (again.members, again.members_index) == ({"n0": 1, "n1": (1 << 63) - 1}, 5)
     assert again.digest() == catalog.digest()
+
+
+N0, N1 = NodeId("n0"), NodeId("n1")
+LISTED = (
+    Member(N0, "a", 1, MemberRole.VOTER, 7),
+    Member(N1, "b", 2, MemberRole.OBSERVER, 0, "rack"),
+)
+
+
+def test_a_list_of_members_survives_a_snapshot_with_later_admissions():
+    tables = MemoryTables()
+    catalog = Catalog(tables)
+    assert catalog.apply_command(5, ChangeMembers(after=4, members=LISTED)).code is not Code.SUCCESS
+    assert catalog.apply_command(6, ChangeMembers(after=-1, members=LISTED)).code is Code.SUCCESS
+    admit = Admit(node_id="n0", members={"n0": 8, "n1": 0}, after=6)
+    assert catalog.apply_command(7, admit).code is Code.SUCCESS
+    again = Catalog.restore(catalog.snapshot(), tables)
+    assert again.group_list == catalog.group_list
+    assert again.group_list.members == (replace(LISTED[0], incarnation=8), LISTED[1])
+    assert again.group_list.former == (fingerprint(["n0", "n1"]),)
+    assert again.digest() == catalog.digest()
+
+
+def test_the_entry_of_a_list_is_told_from_its_bytes():
+    body = body_of(Index(4), LISTED)
+    assert body.startswith(COMMAND_PREFIX)
+    entry = stamp(LogEnd(), Term(3), MAGIC_NORMAL, body, 1 << 20)
+    assert change_of(entry) == Change(entry.position, Index(4), NodeId(""), 0, LISTED)
+
+
+def test_a_record_of_members_has_lists_and_changes():
+    change = Change(Position(Term(2), Index(9)), Index(6), NodeId(""), 0, LISTED[:1])
+    admitted = Change(Position(Term(2), Index(8)), Index(6), N1, 5)
+    known = Membership(7, Index(6), group_id="A", members=(N0,), changes=(admitted, change))
+    known = known.with_list(LISTED)
+    assert unpack_membership(pack_membership(known)) == known
+    assert known.of(N1) == 0
+
+
+def test_a_node_starts_with_any_list_that_the_group_has_had_and_no_other():
+    founders = (N0, N1, NodeId("n2"))
+    known = Membership(7, Index(6), group_id="A", members=founders)
+    known = known.with_list(LISTED).with_list(LISTED[:1])
+    for members in (founders, (N1, N0), (N0,)):
+        check_members(known, members)
+    for members in ((N1,), (*founders, NodeId("n3"))):
+        with pytest.raises(ConfigError):
+            check_members(known, members)

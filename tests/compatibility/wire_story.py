@@ -45,6 +45,7 @@ SINCE = {
     "FetchResponse": {"run"},
     "PushEntryResponse": {"is_watched"},
     "ExecuteRequest": {"reset"},
+    "MemberResponse": {"founders", "members", "former"},
     "HelloRequest": {"takes_notices", "as_node", "authentication"},
 }
 """Fields that came later; they are not sent while they say nothing."""
@@ -68,10 +69,11 @@ ADDED = {
     "AclDecisionResponse",
     "AddAcls",
     "RemoveAcls",
+    "ChangeMembers",
 }
 """Messages and commands that came later: they are sent by consumers, and for the group's users,
-rules and quotas, whose nodes have to be of a release that has them; or, as a notice, to clients
-that have said that they know it."""
+rules, quotas and changes of members, whose nodes have to be of a release that has them; or, as a
+notice, to clients that have said that they know it."""
 LAST = {"Code": 616, "Listing": 3}
 """The last value, of enumerations that have more by now."""
 ENTRY, CODEC, FRAMING, NUMBERS = modules()

@@ -170,26 +170,35 @@ class World:
         self._promised = NO_INDEX
         self._read_floor: dict[int, Index] = {}
         self._token = 0
-        for member in self.config.members:
+        for member in self.members:
             self.start(member)
 
     # ---- what a test does
+
+    def told(self, member: NodeId) -> tuple[GroupConfig, RaftOptions]:
+        """What a process is started with."""
+        return self.config, RaftOptions(cache_bytes=self.cache_bytes, change_of=change_of)
+
+    def quorum_of(self, member: NodeId) -> int:
+        """How many disks must have an entry that this node takes for committed."""
+        return len(self.members) // 2 + 1
 
     def start(self, member: NodeId) -> None:
         state = self.members[member]
         state.life += 1
         state.is_syncing = False
         state.disk.durable = len(state.disk.entries)  # recovery rewrites and syncs the tail (D15)
+        config, options = self.told(member)
         state.node = RaftNode(
-            self.config,
+            config,
             member,
             saved=SavedState(state.disk.hard_state, state.disk.summary(), state.disk.membership),
             dice=self.random.randrange,
             now_ms=self.now_ms,
-            options=RaftOptions(cache_bytes=self.cache_bytes, change_of=change_of),
+            options=options,
         )
         self._wake(member)
-        for other in self.config.members:
+        for other in self.members:
             self._tell(other, member, is_lost=False)
             self._tell(member, other, is_lost=False)
 
@@ -203,7 +212,7 @@ class World:
         self.counts["entries lost in a crash"] += len(disk.entries) - keep
         self.counts["crashes"] += 1
         del disk.entries[keep:]
-        for other in self.config.members if is_noticed else ():
+        for other in self.members if is_noticed else ():
             self._tell(other, member, is_lost=True)
 
     def reset(self, sender: NodeId, receiver: NodeId) -> None:
@@ -229,7 +238,7 @@ class World:
         self.cuts |= {(one, other), (other, one)}
 
     def others(self, member: NodeId) -> list[NodeId]:
-        return [other for other in self.config.members if other != member]
+        return [other for other in self.members if other != member]
 
     def isolate(self, member: NodeId) -> None:
         for other in self.others(member):
@@ -560,7 +569,7 @@ class World:
 
     def _note_commit(self, member: NodeId, index: Index) -> None:
         entries = self.members[member].disk.entries
-        quorum = len(self.members) // 2 + 1
+        quorum = self.quorum_of(member)
         for entry in entries[len(self.committed) : index + 1]:
             disks = [*self._disks, *((name, state.disk) for name, state in self.members.items())]
             holders = {

@@ -30,13 +30,13 @@ def chaos_of(dice: random.Random) -> Chaos:
 def keep_busy(world: World, dice: random.Random) -> None:
     """A client that appends, reads and now and then moves leadership, sometimes on the wrong
     node."""
-    member = dice.choice(world.config.members) if dice.random() < 0.2 else world.leader
+    member = dice.choice(tuple(world.members)) if dice.random() < 0.2 else world.leader
     if member is not None and world.members[member].node is not None:
         world.propose(member, *[b"v%d" % dice.randrange(1000)] * dice.choice([1, 1, 3, 10]))
         if world.members[member].node is not None and dice.random() < 0.3:
             world.read(member)
         if world.members[member].node is not None and dice.random() < 0.03:
-            to = dice.choice(world.config.members)
+            to = dice.choice(tuple(world.members))
             world.call(member, lambda node: node.transfer(to, world.now_ms))
     world.after(dice.randint(1, 100), lambda: keep_busy(world, dice))
 
@@ -44,13 +44,13 @@ def keep_busy(world: World, dice: random.Random) -> None:
 def cut_links(world: World, dice: random.Random) -> None:
     if world.now_ms >= TROUBLE_MS:
         return
-    kind = dice.random()
-    if kind < 0.3:
-        world.isolate(dice.choice(world.config.members))
+    kind, names = dice.random(), tuple(world.members)
+    if kind < 0.3 or len(names) < 2:
+        world.isolate(dice.choice(names))
     elif kind < 0.5:
-        world.cut(*dice.sample(world.config.members, 2))
+        world.cut(*dice.sample(names, 2))
     elif kind < 0.6:
-        one, other = dice.sample(world.config.members, 2)
+        one, other = dice.sample(names, 2)
         world.cuts.add((one, other))  # one way only
     elif kind < 0.85:
         world.heal()

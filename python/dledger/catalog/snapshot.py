@@ -27,6 +27,7 @@ from dledger.catalog.clients.group_members import ConsumerMember, GroupMembershi
 from dledger.catalog.clients.producers import WINDOW, Producers, ProducerState, ResultWindow
 from dledger.catalog.clients.transactions import STAGED_ROW, StageState, Transactions
 from dledger.catalog.clients.writers import Trace, Writer, Writers
+from dledger.catalog.group_list import GroupList
 from dledger.catalog.state import CatalogState
 from dledger.catalog.topics.partition import NO_TIME, Partition, table_name
 from dledger.catalog.topics.queues import Queues
@@ -98,6 +99,8 @@ def encode(catalog: CatalogState) -> bytes:
         meta["users"] = catalog.users.encode()
     if catalog.acls.rules:
         meta["acls"] = catalog.acls.encode()
+    if catalog.group_list:
+        meta["group_list"] = catalog.group_list.image()
     text = json.dumps(meta, separators=(",", ":"), sort_keys=True).encode()
     blob = b"".join(packed)
     whole = b"".join((PREFIX.pack(MAGIC, len(text), len(blob)), text, blob))
@@ -268,6 +271,7 @@ def decode(data: bytes, catalog: CatalogState, tables: TableFactory) -> None:
     if "users" in meta:
         catalog.users = Users.decode(meta["users"])
     catalog.acls.restore(meta.get("acls", ()))
+    catalog.group_list = GroupList.of_image(meta.get("group_list", []))
     _decode_topics(meta, packed, catalog, tables)
     _decode_groups(meta["groups"], catalog.consumer_groups)
     _decode_memberships(meta.get("memberships", []), catalog.consumer_groups)

@@ -11,6 +11,7 @@ from dledger.catalog.clients.consumer_groups import Groups
 from dledger.catalog.clients.producers import Producers
 from dledger.catalog.clients.transactions import Transactions
 from dledger.catalog.clients.writers import MAX_WRITERS
+from dledger.catalog.group_list import GroupList
 from dledger.catalog.results import BatchRef, CommandResult, RunRef
 from dledger.catalog.topics.partition import Partition
 from dledger.catalog.topics.partitions import Partitions
@@ -51,6 +52,7 @@ class CatalogState:
         """The incarnation of each member that counts, by the entry `members_index`; empty before
         the first `Admit`."""
         self.members_index: Index = NO_INDEX
+        self.group_list = GroupList()
         self.secret_enforced = False
         """Whether the group has said that every member must prove its secret."""
         self.acls = Acls()

@@ -26,6 +26,7 @@ from dledger.protocol.messages.catalog_commands import (
     Admit,
     AdoptCommitLog,
     AlterQuotas,
+    ChangeMembers,
     Command,
     CommitConsumed,
     CommitConsumedTransaction,
@@ -242,8 +243,8 @@ class Catalog(CatalogState):
                 return self.consumer_groups.delete(command)
             case HoldRetention():
                 return self.consumer_groups.hold(command)
-            case Admit():
-                return self._admit(command)
+            case Admit() | ChangeMembers():
+                return self._change_members(command)
             case EvolveSchema():
                 return self.schemas.evolve(command)
             case AdoptCommitLog():
@@ -303,12 +304,18 @@ class Catalog(CatalogState):
         self.consumer_groups.topic_changed(self.applied_index, command.name)
         return CommandResult(_SUCCESS)
 
-    def _admit(self, command: Admit) -> CommandResult:
+    def _change_members(self, command: Admit | ChangeMembers) -> CommandResult:
         if command.after != self.members_index:
             return CommandResult(
-                Code.INCONSISTENT_STATE, "another member was admitted meanwhile; ask again"
+                Code.INCONSISTENT_STATE, "the group's members were changed meanwhile; ask again"
             )
-        self.members, self.members_index = dict(command.members), self.applied_index
+        if isinstance(command, Admit):
+            self.members = dict(command.members)
+            self.group_list.admit(command.node_id, command.members.get(command.node_id, 0))
+        else:
+            self.members = {str(one.id): one.incarnation for one in command.members}
+            self.group_list.change(command.members)
+        self.members_index = self.applied_index
         return CommandResult(_SUCCESS)
 
     # ---- retention, time, checkpoints

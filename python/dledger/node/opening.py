@@ -16,7 +16,12 @@ from dledger.node.audit.audit_file import AuditFile
 from dledger.node.checkpoints import Checkpoints
 from dledger.node.context import CurrentSettings, NodeContext
 from dledger.node.events import NodeEvents
-from dledger.node.handlers.replaced_disks import COMMAND_PREFIX, change_of, put_on_record
+from dledger.node.handlers.replaced_disks import (
+    COMMAND_PREFIX,
+    body_of,
+    change_of,
+    put_on_record,
+)
 from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.node.meters import Meters
 from dledger.node.peers.handshake import Gate
@@ -66,7 +71,7 @@ def open_context(
         saved=SavedState(store.hard_state, summary_of(store, catalog, faults), store.membership),
         dice=environment.below,
         now_ms=environment.now_ms(),
-        options=RaftOptions(node.cache_bytes, change_of, COMMAND_PREFIX),
+        options=RaftOptions(node.cache_bytes, change_of, COMMAND_PREFIX, body_of),
     )
     if is_lost:
         raft.follow_only()

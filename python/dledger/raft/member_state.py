@@ -3,11 +3,12 @@ change."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from dledger.config import GroupConfig
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry_runs import NO_ENTRIES
+from dledger.protocol.messages.membership import Member
 from dledger.protocol.messages.peer import (
     HeartBeatRequest,
     HeartBeatResponse,
@@ -20,6 +21,7 @@ from dledger.protocol.messages.peer import (
     PushEntryResponse,
     VoteRequest,
     VoteResponse,
+    VoteResult,
 )
 from dledger.raft.roles import leadership_transfer as transfer
 from dledger.raft.roles.entry_handler import Follower
@@ -31,7 +33,7 @@ from dledger.raft.state.raft_state import RaftState
 from dledger.raft.state.ready import IDLE, Ready, RoleChange
 from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.raft.state.terms import TermWatch
-from dledger.types import NodeId, Role, Term
+from dledger.types import NO_TERM, Index, NodeId, Role, Term
 
 
 class Machine(RaftState):
@@ -56,6 +58,7 @@ class Machine(RaftState):
         self.acting: Candidate | Follower | Leader = Candidate(self, now_ms, wait_ms=wait_ms)
         self.founding = Founding(self, now_ms)
         self._told = RoleChange(self.role, self.term, self.leader_id)
+        self._told_members = self.admission.members
 
     def become_candidate(self, term: Term, now_ms: int, wait_ms: int | None = None) -> None:
         self._leave()
@@ -82,9 +85,54 @@ class Machine(RaftState):
         self.acting = leader = Leader(self, self.transfers, now_ms=now_ms)
         leader.start(now_ms)
 
+    def relist(self) -> None:
+        voters = getattr(self, "voters", ())
+        super().relist()
+        acting = getattr(self, "acting", None)
+        if isinstance(acting, Candidate) and set(voters) != set(self.voters):
+            acting.relisted()
+        if self.is_removed:
+            self.out.fact("removed", node=self.me, index=self.admission.membership.index)
+
     def recount(self) -> None:
         if isinstance(self.acting, Leader):
             self.acting.recount()
+
+    def set_members(
+        self,
+        index: Index,
+        bound: Mapping[NodeId, int],
+        listed: tuple[Member, ...],
+        former: tuple[int, ...],
+        now_ms: int,
+    ) -> None:
+        admission = self.admission
+        known, term = (
+            admission.membership,
+            self.log.term_at(index) if index <= self.log.committed_index else None,
+        )
+        if index < known.index or (index == known.index and (term is None or known.term == term)):
+            return
+        was = admission.is_admitted
+        term = NO_TERM if term is None else term
+        admission.bind(index, bound.items(), term, listed, former)
+        if admission.is_admitted and not was:
+            self.out.fact("admitted", node=self.me, index=index)
+        if isinstance(self.acting, Leader):
+            self.acting.membership_changed(now_ms)
+
+    def set_faulty(self, runs: Sequence[tuple[Index, Index]], now_ms: int) -> None:
+        self.log.faulty = tuple(runs)
+        self.admission.damage_known()
+        self.recount()
+        self.out.fact("faulty", runs=len(runs))
+        if not self.can_lead and isinstance(self.acting, Leader):
+            self.acting.hand_over(self.peers, now_ms)
+
+    def set_writable(self, writable: bool, now_ms: int) -> None:
+        self.writable = writable
+        if not writable and isinstance(self.acting, Leader):
+            self.acting.hand_over(self.peers, now_ms)
 
     def campaign(self, now_ms: int, *, transfer: bool = False, again_soon: bool = False) -> None:
         candidate = self.acting
@@ -123,14 +171,15 @@ class Machine(RaftState):
             )
         elif (
             message.term > self.term
-            and message.local_id in self.peers
+            and message.local_id != self.me
+            and (message.local_id in self.peers or self._may_be_member(message))
             and self.terms.refuses(message, now_ms)
         ):
             return
         elif isinstance(message, VoteRequest):
             is_taking = isinstance(self.acting, Candidate) and self.acting.taking_leadership
             answer_vote(self, message, now_ms, is_taking)
-        elif message.local_id not in self.peers:
+        elif message.local_id not in self.peers and not self._may_be_member(message):
             self._refuse(
                 message,
                 Code.UNEXPECTED_MEMBER if message.local_id == self.me else Code.UNKNOWN_MEMBER,
@@ -150,18 +199,33 @@ class Machine(RaftState):
         else:
             self._on_response(message, now_ms)
 
+    def _may_be_member(self, message: PeerMessage) -> bool:
+        """Whether a sender that is not in the newest list here is heard: one of the list before, or
+        one of the group that a list may have of which this log has nothing yet. What it may do to
+        this node, term and log decide, as for members. Strangers to the group may ask who is in
+        it."""
+        return message.local_id != self.me and (
+            message.local_id in self.known
+            or isinstance(message, MemberRequest | MemberResponse)
+            or bool(self.admission.membership.group_id)
+        )
+
     def take(self) -> Ready:
         """The effects of the last call; `IDLE` when it is nothing."""
         out, told, role = self.out, self._told, None
         if told.role is not self.role or told.term != self.term or told.leader_id != self.leader_id:
             self._told = role = RoleChange(self.role, self.term, self.leader_id)
         membership = self.admission.take() if self.admission.unsaved else None
+        members = None
+        if self.admission.members is not self._told_members:
+            self._told_members = members = self.admission.members
         if not (
             out.append.runs
             or out.messages
             or out.facts
             or out.save
             or membership
+            or members is not None
             or role
             or out.finished
             or out.load
@@ -184,6 +248,7 @@ class Machine(RaftState):
             install=out.install,
             reads=tuple(out.reads) if out.reads else (),
             role=role,
+            members=members,
             transfer=out.transfer,
             facts=tuple(out.facts) if out.facts else (),
         )
@@ -209,7 +274,7 @@ class Machine(RaftState):
         if request.leader_id != request.local_id:
             return (
                 Code.UNKNOWN_MEMBER
-                if request.leader_id not in self.config.members
+                if request.leader_id not in self.known
                 else Code.INCONSISTENT_LEADER
             )
         if request.term < self.term:
@@ -245,7 +310,7 @@ class Machine(RaftState):
         if request.leader_id != request.local_id:
             code = (
                 Code.UNKNOWN_MEMBER
-                if request.leader_id not in self.config.members
+                if request.leader_id not in self.known
                 else Code.INCONSISTENT_LEADER
             )
         elif request.term < self.term:
@@ -289,6 +354,8 @@ class Machine(RaftState):
     ) -> None:
         """An answer counts in its term only; one of a later term ends a leadership."""
         if isinstance(response, VoteResponse):
+            if response.result is VoteResult.REJECT_UNKNOWN_LEADER:
+                self.founding.inquire(response.local_id)
             if isinstance(self.acting, Candidate):
                 self.acting.on_vote_response(response, now_ms)
         elif response.term > self.term:

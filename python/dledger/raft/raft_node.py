@@ -10,18 +10,19 @@ from dledger.config import GroupConfig
 from dledger.errors import NotLeader
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, HardState, LogEnd
-from dledger.protocol.messages.membership import Change, Membership
+from dledger.protocol.messages.membership import Change, Member, Membership
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.raft.member_state import Machine
 from dledger.raft.roles.entry_handler import Follower
 from dledger.raft.roles.leader import Leader
 from dledger.raft.roles.leader_elector import Candidate
+from dledger.raft.roles.member_change import check_change
 from dledger.raft.roles.snapshot_install import InstallMode, install_mode
 from dledger.raft.state.group import Stranger
 from dledger.raft.state.ready import ReadDone, Ready, SafetyViolation, TransferDone
 from dledger.raft.state.saved_state import DEFAULT_OPTIONS, RaftOptions, SavedState
 from dledger.raft.state.terms import Refused
-from dledger.types import NO_INDEX, NO_TERM, Buffer, Index, NodeId, Position, Role, Term
+from dledger.types import NO_INDEX, Buffer, Index, NodeId, Position, Role, Term
 
 P = ParamSpec("P")
 
@@ -100,11 +101,25 @@ class RaftNode:
             NotLeader: this node does not lead; nothing was done.
             ValueError: a body does not fit a file of the group's segment size; nothing was done.
         """
-        leader = self.leader
-        if leader is None:
-            whom = self.leader_id or ""
-            raise NotLeader(f"{self.node_id} does not lead; ask {whom or 'again later'}", whom)
-        return self._run(leader.propose, bodies, magic, now_ms)
+        return self._run(self._leading().propose, bodies, magic, now_ms)
+
+    def propose_members(self, members: tuple[Member, ...], now_ms: int) -> Ready:
+        """Append the entry that makes ``members`` the group's list. It is in force with this call,
+        and done when that entry, the last one of the log now, is committed.
+
+        Raises:
+            NotLeader: this node does not lead; nothing was done.
+            MembersRefused: the change is not possible, or not now; nothing was done.
+        """
+        leader, body_of = self._leading(), self._machine.body_of
+        assert body_of is not None, "this core was not told how such an entry is written"
+        check_change(leader, members, now_ms)
+        body = body_of(self._machine.admission.membership.index, members)
+        return self._run(leader.propose, [body], MAGIC_NORMAL, now_ms)
+
+    def check_members(self, members: tuple[Member, ...], now_ms: int) -> None:
+        """Raises what `propose_members` would, and does nothing."""
+        check_change(self._leading(), members, now_ms)
 
     def persisted(self, position: Position, now_ms: int, generation: int | None = None) -> Ready:
         """Everything up to ``position`` is durable; that of an entry cut meanwhile is ignored.
@@ -123,6 +138,7 @@ class RaftNode:
         """The store has carried out ``truncate_to`` and ends there now (where its next entry
         goes)."""
         self.log.truncated(end)
+        self._machine.admission.truncated()
 
     def loaded(self, peer: NodeId, entries: Sequence[Entry], now_ms: int) -> Ready:
         """The answer to a `Load`; no entries when they cannot be read."""
@@ -142,18 +158,25 @@ class RaftNode:
     def set_writable(self, writable: bool, now_ms: int) -> Ready:
         """The disk is full, or not any more (D12): a leader then refuses appends with DISK_FULL and
         hands over, a follower refuses pushes, a candidate lets others go first."""
-        return self._run(self._set_writable, writable, now_ms)
+        return self._run(self._machine.set_writable, writable, now_ms)
 
-    def set_members(self, index: Index, bound: Mapping[NodeId, int], now_ms: int) -> Ready:
+    def set_members(
+        self,
+        index: Index,
+        bound: Mapping[NodeId, int],
+        now_ms: int,
+        listed: tuple[Member, ...] = (),
+        former: tuple[int, ...] = (),
+    ) -> Ready:
         """The entry ``index``, which is committed and applied, says which incarnations count from
-        now on."""
-        return self._run(self._set_members, index, bound, now_ms)
+        now on; ``listed`` and ``former`` as in `Membership`."""
+        return self._run(self._machine.set_members, index, bound, listed, former, now_ms)
 
     def set_faulty(self, runs: Sequence[tuple[Index, Index]], now_ms: int) -> Ready:
         """These entries (first and last of each run) are damaged on this disk, and no others: until
         they are repaired this node asks for no votes, and hands over if it leads. A node without
         peers goes on: no other copy exists."""
-        return self._run(self._set_faulty, runs, now_ms)
+        return self._run(self._machine.set_faulty, runs, now_ms)
 
     def repaired(self, entries: Sequence[Entry]) -> None:
         """Entries that were damaged are sound again; `set_faulty` names those left."""
@@ -265,13 +288,29 @@ class RaftNode:
         """On a leader, how far each member's durable log matches its own; else empty."""
         if self.leader is None:
             return {}
-        others = {peer: follower.watermark for peer, follower in self.leader.dispatchers.items()}
-        return {self.node_id: self.leader.acks.watermarks[self.node_id], **others}
+        followers = self.leader.dispatchers
+        others = {peer: followers[peer].watermark for peer in self._machine.peers}
+        return {self.node_id: self.log.durable_index, **others}
 
     @property
     def membership(self) -> Membership:
         """This node's incarnation, and those that it counts."""
         return self._machine.admission.membership
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The newest list in the log, committed or not; empty: that of the settings, all voters."""
+        return self._machine.admission.members
+
+    @property
+    def voters(self) -> tuple[NodeId, ...]:
+        """By `members`."""
+        return self._machine.voters
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether the group has removed this node, by a committed entry: it has no part in it."""
+        return self._machine.is_removed
 
     @property
     def is_admitted(self) -> bool:
@@ -330,6 +369,12 @@ class RaftNode:
 
     # ---- inside
 
+    def _leading(self) -> Leader:
+        if self.leader is None:
+            whom = self.leader_id or ""
+            raise NotLeader(f"{self.node_id} does not lead; ask {whom or 'again later'}", whom)
+        return self.leader
+
     def _run(self, call: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> Ready:
         if self._halted is not None:
             raise self._halted
@@ -351,31 +396,3 @@ class RaftNode:
             self._machine.out.transfer = TransferDone(to or self.node_id, Code.NOT_LEADER)
         else:
             self.leader.transfer(to, now_ms)
-
-    def _set_members(self, index: Index, bound: Mapping[NodeId, int], now_ms: int) -> None:
-        admission = self._machine.admission
-        known, term = (
-            admission.membership,
-            self.log.term_at(index) if index <= self.log.committed_index else None,
-        )
-        if index < known.index or (index == known.index and (term is None or known.term == term)):
-            return
-        was = admission.is_admitted
-        admission.bind(index, bound.items(), NO_TERM if term is None else term)
-        if admission.is_admitted and not was:
-            self._machine.out.fact("admitted", node=self.node_id, index=index)
-        if self.leader is not None:
-            self.leader.membership_changed(now_ms)
-
-    def _set_faulty(self, runs: Sequence[tuple[Index, Index]], now_ms: int) -> None:
-        self.log.faulty = tuple(runs)
-        self._machine.admission.damage_known()
-        self._machine.recount()
-        self._machine.out.fact("faulty", runs=len(runs))
-        if not self._machine.can_lead and self.leader is not None:
-            self.leader.hand_over(self._machine.peers, now_ms)
-
-    def _set_writable(self, writable: bool, now_ms: int) -> None:
-        self._machine.writable = writable
-        if not writable and self.leader is not None:
-            self.leader.hand_over(self._machine.peers, now_ms)

@@ -228,6 +228,7 @@ COMMANDS: Final[dict[type[Any], Row]] = {
     command.DeleteGroup: on(DELETE, CONSUMERS, "consumer_group"),
     command.Expire: cluster(ADMIN),
     command.Admit: cluster(ADMIN),
+    command.ChangeMembers: cluster(ADMIN),
     command.AdoptCommitLog: cluster(ADMIN),
     command.EnforceSecret: cluster(ADMIN),
     command.AddAcls: cluster(ADMIN),

@@ -12,6 +12,7 @@ from dledger.protocol.messages.catalog_commands import (
     Admit,
     AdoptCommitLog,
     AlterQuotas,
+    ChangeMembers,
     Command,
     CommitConsumed,
     CommitConsumedTransaction,
@@ -79,6 +80,7 @@ NOT_AUDITED: Final[frozenset[type[Any]]] = frozenset(
         CommitConsumedTransaction,
         # the node's own: `AdmitRequest` is what a client sends
         Admit,
+        ChangeMembers,
         Expire,
         AdoptCommitLog,
     }

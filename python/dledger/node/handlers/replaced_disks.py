@@ -16,13 +16,14 @@ from dledger.catalog.state_machine import Catalog
 from dledger.errors import CorruptEntry, ProtocolError
 from dledger.net import Connection
 from dledger.node.context import NodeContext, NodePart
+from dledger.node.proposals.proposal import COMMAND_HEADER
 from dledger.node.proposals.proposal_queue import ProposalQueue
-from dledger.protocol.messages.catalog_commands import Admit
+from dledger.protocol.messages.catalog_commands import Admit, ChangeMembers
 from dledger.protocol.messages.client import AdmitRequest, AdmitResponse, ExecuteRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry
-from dledger.protocol.messages.membership import Change
-from dledger.protocol.wire import decode_command
+from dledger.protocol.messages.membership import Change, Member
+from dledger.protocol.wire import decode_command, encode_command
 from dledger.raft.state.ready import Fact
 from dledger.records.body.header import (
     BODY_HEADER_SIZE,
@@ -92,6 +93,19 @@ WORDS: Final = {
         "the group was founded before groups had ids, and is {group} from now on",
     ),
     "group_id_learned": (logging.INFO, "the group has the id {group}, by what {of} says"),
+    "removed": (
+        logging.WARNING,
+        "{node} was removed from the group by entry {index}: it gets no entries, asks for no votes "
+        "and counts nowhere",
+    ),
+    "members_learned": (
+        logging.INFO,
+        "the list of members by entry {index} is known from {of}",
+    ),
+    "no_voter": (
+        logging.WARNING,
+        "this node led term {term}, is no voter any more, and found nobody to hand over to",
+    ),
     "admitted": (logging.WARNING, "{node} is admitted by entry {index}: it votes and counts again"),
 }
 """Facts of the core that an operator should read, by name."""
@@ -124,12 +138,20 @@ def change_of(entry: Entry) -> Change | None:
     with suppress(ValueError, ProtocolError):
         decode_header(body)
         command = decode_command(body[BODY_HEADER_SIZE:])
+        if isinstance(command, ChangeMembers) and command.members:
+            after, members = Index(command.after), command.members
+            return Change(entry.position, after, NodeId(""), 0, members)
         if isinstance(command, Admit) and command.node_id in command.members:
             node = NodeId(command.node_id)
             return Change(
                 entry.position, Index(command.after), node, command.members[command.node_id]
             )
     return None
+
+
+def body_of(after: Index, members: tuple[Member, ...]) -> bytes:
+    """The body of the entry that makes these the group's members."""
+    return COMMAND_HEADER + encode_command(ChangeMembers(after=after, members=members))
 
 
 def put_on_record(store: LogStore, catalog: Catalog) -> tuple[Fault, ...]:
@@ -275,8 +297,14 @@ class Admissions(NodePart):
         if catalog.members_index > self._told:
             self._told = catalog.members_index
             bound = {NodeId(member): incarnation for member, incarnation in catalog.members.items()}
+            listed = catalog.group_list
             self._ready_loop.feed(
-                self._raft.set_members, catalog.members_index, bound, self._now_ms()
+                self._raft.set_members,
+                catalog.members_index,
+                bound,
+                self._now_ms(),
+                listed.members,
+                listed.former,
             )
         if self._waiting and self._look_again is None:
             self._answer_known()

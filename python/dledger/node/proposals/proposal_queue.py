@@ -20,7 +20,7 @@ from dledger.node.proposals.quotas import Quotas
 from dledger.node.proposals.timestamps import TIMED, has_time, stamp_time
 from dledger.node.proposals.unanswered import Unanswered, WaitingProposals
 from dledger.node.proposals.write_times import WriteTimes
-from dledger.protocol.messages.catalog_commands import Admit, EnforceSecret
+from dledger.protocol.messages.catalog_commands import Admit, ChangeMembers, EnforceSecret
 from dledger.protocol.messages.client import AppendRequest, ExecuteRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE, Entry
@@ -148,11 +148,11 @@ class ProposalQueue(NodePart):
             is_reset=request.reset,
             stamped_in=self._leads_in(),
         )
-        if connection is not None and isinstance(command, Admit):
+        if connection is not None and isinstance(command, Admit | ChangeMembers):
             self._answer(
                 proposal,
                 Code.MALFORMED,
-                "a member is admitted with AdmitRequest, which the leader checks",
+                "members change by requests that the leader checks, as AdmitRequest",
             )
             return
         body = command_body(command, self._max_body_bytes)

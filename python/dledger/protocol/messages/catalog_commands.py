@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dledger.protocol.messages.acl_rules import AclRule
+from dledger.protocol.messages.membership import Member
 from dledger.protocol.messages.user_commands import IssueToken, RemoveUser, SetUser
 
 WHOLE_GROUP: Final = "Group"
@@ -168,6 +169,17 @@ class Admit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeMembers:
+    """The members of the group are these, from when the entry is in a node's log.
+
+    ``after`` as in `Admit`. The list differs by at most one voter from the one before.
+    """
+
+    after: int
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptCommitLog:
     """The first entry of a group that goes on behind an old RocketMQ commit log, the same on every
     member.
@@ -323,4 +335,5 @@ Command = (
     | IssueToken
     | AddAcls
     | RemoveAcls
+    | ChangeMembers
 )

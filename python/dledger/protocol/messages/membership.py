@@ -7,13 +7,20 @@ others count on, so it must not pass for the one that gave them (B27, B30).
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any, Final
 
+from dledger.checksum import crc32
 from dledger.errors import ConfigError
 from dledger.protocol.messages.hello import Ancestors
 from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Position, Term
+
+MOST_FORMER: Final = 24
+"""Lists of members that a node still knows to have been the group's."""
+MOST_LIST_BYTES: Final = 800
+"""Of a list, as a node's record has it beside the lists of changes that are under way."""
 
 
 class MemberRole(IntEnum):
@@ -40,13 +47,38 @@ class Member:
     rack: str = ""
 
 
-def check_members(membership: Membership, members: Collection[NodeId]) -> None:
-    """``members``: those of the group, as a node was told.
+def fingerprint(members: Iterable[str]) -> int:
+    """Of a list of members: 32 bits that tell its ids."""
+    return crc32(chr(10).join(sorted(members)).encode())
+
+
+def ids_of(members: Iterable[Member]) -> tuple[NodeId, ...]:
+    return tuple(member.id for member in members)
+
+
+def pack_list(members: Iterable[Member]) -> list[tuple[str, str, int, int, int, str]]:
+    """A list for JSON."""
+    return [(m.id, m.host, m.port, int(m.role), m.incarnation, m.rack) for m in members]
+
+
+def unpack_list(rows: Iterable[Sequence[Any]]) -> tuple[Member, ...]:
+    """The inverse of `pack_list`."""
+    return tuple(
+        Member(NodeId(node), host, port, MemberRole(role), incarnation, rack)
+        for node, host, port, role, incarnation, rack in rows
+    )
+
+
+def check_members(membership: Membership, members: Iterable[NodeId]) -> None:
+    """``members``: those of the group, as a node was told. They found a group; afterwards the list
+    in the log counts, so any list will do that the group has had.
 
     Raises:
-        ConfigError: its record names others. A quorum of one list may share no node with a quorum
-            of the other.
+        ConfigError: the group never had this list. A quorum of one list may share no node with a
+            quorum of the other.
     """
+    if fingerprint(members) in membership.former:
+        return
     recorded = membership.members or tuple(sorted(member for member, _ in membership.bound))
     is_same = set(recorded) == set(members) if membership.members else set(recorded) <= set(members)
     if not is_same:
@@ -62,8 +94,8 @@ def check_members(membership: Membership, members: Collection[NodeId]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An entry ``Admit`` in a log, committed or not: ``incarnation`` of ``node`` takes the place of
-    the former one."""
+    """An entry ``Admit`` or ``ChangeMembers`` in a log, committed or not. With ``members``, that is
+    the list from now on; else ``incarnation`` of ``node`` takes the place of the former one."""
 
     position: Position
     after: Index
@@ -71,6 +103,7 @@ class Change:
     was proposed."""
     node: NodeId
     incarnation: int
+    members: tuple[Member, ...] = ()
 
     @property
     def index(self) -> Index:
@@ -98,8 +131,12 @@ class Membership:
     there were ids."""
     ancestors: Ancestors = ()
     members: tuple[NodeId, ...] = ()
-    """The ids of all members, whether they count or not, sorted; empty where the group's founding
-    is not known."""
+    """The ids of all members at the founding, whether they count or not, sorted; empty where the
+    group's founding is not known."""
+    listed: tuple[Member, ...] = ()
+    """The members by the entry ``index``; empty: those of the founding, all of them voters."""
+    former: tuple[int, ...] = ()
+    """The `fingerprint` of each list that the group has had by an entry, the newest last."""
 
     @property
     def founded(self) -> bool:
@@ -113,3 +150,19 @@ class Membership:
     def of(self, node: NodeId) -> int | None:
         """The incarnation of ``node`` in ``bound``; None when it has none."""
         return next((incarnation for member, incarnation in self.bound if member == node), None)
+
+    def with_list(self, members: tuple[Member, ...]) -> Membership:
+        """These are the members from now on, with the incarnations that the list has."""
+        print_ = fingerprint(ids_of(members))
+        former = (*(one for one in self.former if one != print_), print_)[-MOST_FORMER:]
+        bound = tuple(sorted((member.id, member.incarnation) for member in members))
+        return replace(self, listed=members, bound=bound, former=former)
+
+    def with_incarnation(self, node: NodeId, incarnation: int) -> Membership:
+        """``node`` counts by this incarnation from now on."""
+        bound = tuple(sorted({**dict(self.bound), node: incarnation}.items()))
+        listed = tuple(
+            replace(member, incarnation=incarnation) if member.id == node else member
+            for member in self.listed
+        )
+        return replace(self, listed=listed, bound=bound)

@@ -12,17 +12,19 @@ from dataclasses import field
 from enum import IntEnum
 from typing import Final
 
-from dledger.checksum import crc32
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.hello import Ancestors
+from dledger.protocol.messages.membership import Member, fingerprint
 from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, NodeId, Position, Term, slots_dataclass
 
 
 def group_tag(name: str, members: Iterable[str], group_id: str | None) -> str:
-    """One word for a group: members that are not of one opinion have different ones, and groups of
-    one name too. A node that knows of no founding says no id, not even an empty one."""
-    tag = f"{name}/{crc32(chr(10).join(sorted(members)).encode()):08x}"
+    """One word for a group: founding members that are not of one opinion have different ones, and
+    groups of one name too. A node that knows of no founding says no id, not even an empty one; one
+    that joins a group says no members before it knows the group's."""
+    founders = tuple(members)
+    tag = f"{name}/{fingerprint(founders):08x}" if founders else f"{name}/"
     return tag if group_id is None else f"{tag}/{group_id}"
 
 
@@ -157,11 +159,6 @@ class PushEntryResponse(TermMessage):
     """Requests wait at the follower for entries to be committed."""
 
 
-FIRST_FIELDS: Final[dict[type, int]] = {PushEntryResponse: 12}
-"""How many fields of these are always there; those behind them are left out where they say
-nothing."""
-
-
 @slots_dataclass(kw_only=True)
 class LeadershipTransferRequest(TermMessage):
     """The leader asks ``remote_id`` to take over once its log reaches ``take_leadership_index``."""
@@ -202,7 +199,17 @@ class MemberResponse(TermMessage):
     """The sender knows that ``change`` is."""
     group_id: str = ""
     ancestors: Ancestors = ()
+    founders: tuple[NodeId, ...] = ()
+    """`Membership.members`; empty, as the two behind it, while the group never changed its
+    list."""
+    members: tuple[Member, ...] = ()
+    """`Membership.listed`."""
+    former: tuple[int, ...] = ()
 
+
+FIRST_FIELDS: Final[dict[type, int]] = {PushEntryResponse: 12, MemberResponse: 14}
+"""How many fields of these are always there; those behind them are left out where they say
+nothing."""
 
 PeerMessage = (
     VoteRequest

@@ -103,6 +103,7 @@ COMMANDS: Final[dict[int, type[Any]]] = {
     26: command.AddAcls,
     27: command.RemoveAcls,
     28: command.AlterQuotas,
+    30: command.ChangeMembers,
 }
 """Commands are stored in the log, so these numbers are for ever."""
 COMMAND_TAGS: Final[dict[type[Any], int]] = {kind: tag for tag, kind in COMMANDS.items()}

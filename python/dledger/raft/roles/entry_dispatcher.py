@@ -12,6 +12,7 @@ from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.entry_runs import NO_ENTRIES, Entries
 from dledger.protocol.messages.peer import PushEntryRequest, PushEntryResponse, PushType
+from dledger.raft.roles.catch_up import CatchUp
 from dledger.raft.state.raft_state import RaftState
 from dledger.raft.state.ready import Load
 from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, NodeId, Position
@@ -62,8 +63,9 @@ class EntryDispatcher:
         """When the follower last answered anything in this term."""
         self.incarnation: int | None = None
         """The incarnation that answered; None before the first answer."""
-        self.counts = core.admission.of(peer) is not None
+        self.counts = peer in core.voters and core.admission.of(peer) is not None
         """Whether its answers count for a quorum."""
+        self.catch_up = CatchUp(now_ms, compare_index)
         self.members_index = NO_INDEX
         """The index of its membership, as it last reported."""
         self.checks: deque[tuple[int, Index]] = deque(maxlen=MAX_IN_FLIGHT)
@@ -117,6 +119,11 @@ class EntryDispatcher:
                 self.commit_due_ms = now_ms + COMMIT_DELAY_MS
             if self.is_watched or now_ms >= self.commit_due_ms:
                 self._commit(now_ms)
+
+    @property
+    def commit_answered(self) -> Index:
+        """The highest committedIndex that the follower has said it knows."""
+        return self._commit_answered
 
     def check_in(self, round_: int) -> None:
         """The beat of that round leaves now."""

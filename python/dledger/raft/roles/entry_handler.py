@@ -69,7 +69,10 @@ class Follower:
         core, step = self.core, self.core.config.takeover_ms
         if not core.writable:
             return core.draw(core.config.election_ms)
-        order = dict.fromkeys((*core.config.preferred_leaders, *core.config.members))
+        if core.me not in core.voters:
+            return core.draw(core.config.election_ms)
+        order = [one for one in core.config.preferred_leaders if one in core.voters]
+        order = list(dict.fromkeys((*order, *core.voters)))
         turn = [member for member in order if member != core.leader_id].index(core.me)
         return turn * step + step // 2 + core.dice(max(1, step // 2))
 

@@ -32,7 +32,7 @@ class Founding:
 
     def __init__(self, core: RaftState, now_ms: int) -> None:
         self.core = core
-        self.founder = min(core.config.members)
+        self.founder = NodeId("") if core.joins else min(core.config.members)
         self._nonce = core.dice(1 << 62)
         self._ask_ms = now_ms
         self._said: dict[NodeId, MemberResponse] = {}
@@ -92,9 +92,16 @@ class Founding:
 
     def ask(self, peer: NodeId) -> None:
         """Ask this member now, if there is anything to ask: a question sent before may be lost."""
+        if self._asks:
+            self._ask(peer)
+
+    def inquire(self, peer: NodeId) -> None:
+        """A voter does not know this node: perhaps it was removed, and does not know it yet."""
+        if self.core.admission.membership.group_id:
+            self._ask(peer)
+
+    def _ask(self, peer: NodeId) -> None:
         core = self.core
-        if not self._asks:
-            return
         pending = core.admission.pending
         core.send(
             MemberRequest(
@@ -130,6 +137,9 @@ class Founding:
                 is_committed=self._is_committed(request.change),
                 group_id=known.group_id,
                 ancestors=known.ancestors,
+                founders=known.members if known.listed else (),
+                members=known.listed,
+                former=known.former,
             )
         )
 
@@ -152,6 +162,7 @@ class Founding:
         if core.watch.wants_id:
             self._learn_id(response)
         if not self.is_open:
+            self._learn_members(response, now_ms)
             return
         if not response.bound:
             if response.group_id != drawn_name(core.config.group):
@@ -166,10 +177,17 @@ class Founding:
         )
         if response.index == NO_INDEX and not is_promised:
             return  # of a founder that has lost its disk since
-        if bound.get(core.me) == core.admission.membership.incarnation:
+        is_listed = any(one.id == core.me for one in response.members)
+        is_counted = bound.get(core.me) == core.admission.membership.incarnation
+        if is_counted or (is_listed and core.joins):
             self._take_term(response, now_ms)
             self._join(response)
-            core.admission.bind(response.index, bound.items())
+            core.admission.bind(
+                response.index,
+                bound.items(),
+                listed=response.members,
+                former=response.former,
+            )
             core.out.fact("founding_learned", of=response.local_id)
             return
         self._join(response)
@@ -181,6 +199,23 @@ class Founding:
                 own=core.admission.membership.incarnation,
                 known=self._told,
             )
+
+    def _learn_members(self, response: MemberResponse, now_ms: int) -> None:
+        """A later list is committed than this node knows of: it may have been removed, or have been
+        away so long that it knows no member of today."""
+        core = self.core
+        membership = core.admission.membership
+        if (
+            not response.members
+            or response.index <= membership.index
+            or response.group_id != membership.group_id
+            or core.role is not Role.CANDIDATE
+        ):
+            return
+        self._take_term(response, now_ms)
+        bound = [(NodeId(member), incarnation) for member, incarnation in response.bound.items()]
+        core.admission.bind(response.index, bound, listed=response.members, former=response.former)
+        core.out.fact("members_learned", of=response.local_id, index=response.index)
 
     def _take_term(self, response: MemberResponse, now_ms: int) -> None:
         """A node that counts by what it is told votes in no term from before that was committed."""
@@ -217,8 +252,11 @@ class Founding:
     def _join(self, response: MemberResponse) -> None:
         """The group exists, whether it counts this node or not: from now on it is heard."""
         core = self.core
+        if core.joins and not response.founders:
+            return  # not before it is in the list
         if response.group_id:
-            core.admission.join(response.group_id, response.ancestors, core.config.members)
+            founders = response.founders or core.config.members
+            core.admission.join(response.group_id, response.ancestors, founders)
         else:
             core.watch.join_without_id()
 

@@ -14,7 +14,9 @@ from dledger.protocol.messages.peer import (
     LeadershipTransferResponse,
     PushEntryResponse,
 )
+from dledger.raft.roles.departures import Departures
 from dledger.raft.roles.entry_dispatcher import EntryDispatcher
+from dledger.raft.roles.fitness import Fitness
 from dledger.raft.roles.leadership_transfer import (
     TransferWatch,
     check_transfer,
@@ -24,7 +26,7 @@ from dledger.raft.roles.leadership_transfer import (
 from dledger.raft.roles.read_index import ReadQueue
 from dledger.raft.state.quorum_ack_checker import QuorumAckChecker, quorum_index
 from dledger.raft.state.raft_state import RaftState
-from dledger.types import NO_INDEX, Buffer, Index, NodeId
+from dledger.types import Buffer, Index, NodeId
 
 RETRY_PREFERRED: Final = 10
 """After a transfer to a preferred leader, the next one is tried no sooner than this many election
@@ -40,25 +42,24 @@ class Leader:
         self.transfers = transfers
         end = core.log.end_index
         self.noop_index = Index(end + 1)
-        self.acks = QuorumAckChecker(core.config.members)
-        self.reads = ReadQueue(core.config.members, core.me, noop_index=self.noop_index)
+        self.acks = QuorumAckChecker(core.voters)
+        self.reads = ReadQueue(core.voters, core.me, noop_index=self.noop_index)
         self.dispatchers = {
             peer: EntryDispatcher(core, peer, compare_index=end, now_ms=now_ms)
             for peer in core.peers
         }
         self._next_beat_ms = now_ms + core.config.heartbeat_ms
         self._next_preference_ms = now_ms + core.config.election_ms
-        self._held_up_since_ms = now_ms
-        self._lagging_since_ms: int | None = None
-        self._lagging_at = end
+        self.fitness = Fitness(core, self.dispatchers, transfers=transfers, now_ms=now_ms)
         self._lost: set[tuple[NodeId, int]] = set()
         """Incarnations that have less than they had acknowledged."""
+        self._departures = Departures(core, self.dispatchers)
 
     def start(self, now_ms: int) -> None:
         """Open the term with a NOOP: nothing older is committed by counting, only under it
         (D13)."""
         self._append([b""], MAGIC_NOOP)
-        self.acks.acknowledge(self.core.me, self.core.log.durable_index)
+        self._acknowledge_own()
         self._beat()
         self._dispatch(now_ms)
 
@@ -75,13 +76,13 @@ class Leader:
         if now_ms < self._next_beat_ms:
             self._dispatch(now_ms)
             return
-        for why, is_so in (("quorum_lost", self._lost_quorum), ("held_up", self._is_held_up)):
-            if is_so(now_ms):
-                self.core.out.fact(why, term=self.core.term)
-                self.core.become_candidate(self.core.term, now_ms)
-                return
+        if (why := self.fitness.flaw(now_ms)) is not None:
+            self.core.out.fact(why, term=self.core.term)
+            self.core.become_candidate(self.core.term, now_ms)
+            return
         self._next_beat_ms = now_ms + self.core.config.heartbeat_ms
         self.core.out.finished += self.acks.expire(now_ms)
+        self._departures.see_off(now_ms)
         self._mind_transfer(now_ms)
         self._beat()
         for dispatcher in self.dispatchers.values():
@@ -155,7 +156,7 @@ class Leader:
         self.dispatchers[peer].reconnected(now_ms)
 
     def on_persisted(self, now_ms: int) -> None:
-        if self.acks.acknowledge(self.core.me, self.core.log.durable_index):
+        if self._acknowledge_own():
             self._advance(now_ms)
             if self.transfers.ongoing is not None:
                 self._tell_transferee()
@@ -164,6 +165,8 @@ class Leader:
         """SUCCESS counts for the quorum; TERM_NOT_READY means that the follower has just learned
         the term."""
         core = self.core
+        if response.local_id not in self.dispatchers:
+            return
         follower = self._follower(response.local_id, response.incarnation, now_ms)
         if response.code is Code.SUCCESS:
             follower.heard_ms = now_ms
@@ -181,7 +184,9 @@ class Leader:
 
     def on_push_response(self, response: PushEntryResponse, now_ms: int) -> None:
         """Follow the follower's watermark; commit when a quorum has got further."""
-        dispatcher = self.dispatchers[response.local_id]
+        dispatcher = self.dispatchers.get(response.local_id)
+        if dispatcher is None:  # it was removed
+            return
         if dispatcher.incarnation != response.incarnation:
             dispatcher = self._follower(response.local_id, response.incarnation, now_ms)
         dispatcher.heard_ms = now_ms
@@ -190,19 +195,34 @@ class Leader:
             self._advance(now_ms)
             if self.transfers.ongoing is not None:
                 self._tell_transferee()
+        elif not dispatcher.counts:
+            end, election_ms = self.core.log.end_index, self.core.config.election_ms
+            dispatcher.catch_up.acknowledged(dispatcher.watermark, end, now_ms, election_ms)
         dispatcher.fill(now_ms)  # after the commit, which the next push then carries
 
     def recount(self) -> None:
         """Others count from now on; the answers of a member that does not count any more are
-        void."""
+        void. The newest list may have other members."""
+        core, now_ms = self.core, self._next_beat_ms - self.core.config.heartbeat_ms
+        self.acks.set_voters(core.voters)
+        self.reads.set_voters(core.voters)
+        self._acknowledge_own()
+        for peer in core.peers:
+            if peer not in self.dispatchers:
+                end = core.log.end_index
+                self.dispatchers[peer] = EntryDispatcher(
+                    core, peer, compare_index=end, now_ms=now_ms
+                )
+        self._departures.look(now_ms)
         for peer, follower in self.dispatchers.items():
             follower.counts = self._counts(peer, follower.incarnation)
             if follower.counts:
                 # Acknowledged before it counted: its log was checked against this one all the same.
                 self.acks.acknowledge(peer, follower.watermark)
-            else:
+            elif peer in core.voters:
                 self.acks.forget(peer)
                 self.reads.forget(peer)
+        self._finish_reads()
 
     def membership_changed(self, now_ms: int) -> None:
         """Other incarnations count from now on, and their acknowledgements with them."""
@@ -213,13 +233,15 @@ class Leader:
         """Whether a quorum has durably saved the membership of that entry: then no quorum of the
         living has to guess."""
         knows = [d.counts and d.members_index >= members_index for d in self.dispatchers.values()]
-        knows.append(self.core.admission.membership.index >= members_index)
-        return sum(knows) >= self.core.quorum
+        core = self.core
+        knows.append(core.me in core.voters and core.admission.membership.index >= members_index)
+        return sum(knows) >= core.quorum
 
     def _counts(self, peer: NodeId, incarnation: int | None) -> bool:
         known = self.core.admission.of(peer)
         return (
             known is not None
+            and peer in self.core.voters
             and incarnation in {None, known}
             and (peer, incarnation) not in self._lost
         )
@@ -234,7 +256,7 @@ class Leader:
             follower = self._start_over(peer, now_ms)
         follower.incarnation = incarnation
         follower.counts = self._counts(peer, incarnation)
-        if not follower.counts:
+        if not follower.counts and peer in self.core.voters:
             known = self.core.admission.membership.of(peer)
             self.core.out.fact(
                 "stranger", node=peer, incarnation=incarnation, known=-1 if known is None else known
@@ -245,7 +267,8 @@ class Leader:
         follower = self.dispatchers[peer] = EntryDispatcher(
             self.core, peer, compare_index=self.core.log.end_index, now_ms=now_ms
         )
-        self.acks.forget(peer)
+        if peer in self.core.voters:
+            self.acks.forget(peer)
         return follower
 
     def _check_kept(
@@ -267,7 +290,8 @@ class Leader:
         self.core.out.fact("transfer_answer", transferee=response.local_id, code=response.code.name)
 
     def loaded(self, peer: NodeId, entries: Sequence[Entry], now_ms: int) -> None:
-        self.dispatchers[peer].loaded(entries, now_ms)
+        if peer in self.dispatchers:
+            self.dispatchers[peer].loaded(entries, now_ms)
 
     def _append(self, bodies: Sequence[Buffer], magic: int) -> int:
         core = self.core
@@ -295,6 +319,8 @@ class Leader:
         self._dispatch(now_ms)
         if self.core.admission.membership is not members:
             self._advance(now_ms)  # one more counts now, and may have had more all along
+            if self.fitness.is_leaving and self.transfers.ongoing is None:
+                self.hand_over(self.core.voters, now_ms)
 
     def _finish_reads(self) -> None:
         self.core.out.reads.extend(self.reads.done(self.core.log.committed_index))
@@ -320,27 +346,9 @@ class Leader:
             )
         )
 
-    def _heard_lately(self, now_ms: int) -> list[EntryDispatcher]:
-        """The followers that count and answered within an election time."""
-        since_ms = now_ms - self.core.config.election_ms
-        return [d for d in self.dispatchers.values() if d.counts and d.heard_ms > since_ms]
-
-    def _lost_quorum(self, now_ms: int) -> bool:
-        """Check-quorum: whether fewer than a quorum were heard within the shortest patience of a
-        follower."""
-        return 1 + len(self._heard_lately(now_ms)) < self.core.quorum
-
-    def _is_held_up(self, now_ms: int) -> bool:
-        """Whether for an election time a quorum of others has been there that acknowledged no
-        damaged entry of this log. While that lasts the entry is not repaired, and this node can
-        send nothing behind it. The others can do without this node: the next leader among them
-        sends the entry, or has it cut."""
+    def _acknowledge_own(self) -> bool:
         core = self.core
-        damaged = core.log.faulty[-1][1] if core.log.faulty else NO_INDEX
-        behind = sum(d.watermark < damaged for d in self._heard_lately(now_ms))
-        if behind < core.quorum:
-            self._held_up_since_ms = now_ms
-        return now_ms - self._held_up_since_ms > core.config.election_ms
+        return core.me in core.voters and self.acks.acknowledge(core.me, core.log.durable_index)
 
     def _lag(self, peer: NodeId, now_ms: int) -> int | None:
         """Entries that ``peer`` has not acknowledged; None when it was not heard lately, or does
@@ -360,14 +368,15 @@ class Leader:
             return
         log = self.core.log
         # All committed first: a waiting append is answered, not left in doubt by the change.
-        if self.dispatchers[transfer.to].watermark == log.end_index == log.committed_index:
+        to = self.dispatchers.get(transfer.to)
+        if to is not None and to.watermark == log.end_index == log.committed_index:
             tell(self.core, transfer.to)
 
     def _mind_transfer(self, now_ms: int) -> None:
         """Go on with a transfer; begin one when another node should lead, or this node's disk
         should not."""
         core = self.core
-        is_stalled = self._disk_stalls(now_ms)
+        is_stalled = self.fitness.disk_stalls(now_ms)
         self._tell_transferee()
         if self.transfers.ongoing is not None or now_ms < self._next_preference_ms:
             return
@@ -379,16 +388,3 @@ class Leader:
         else:
             return
         self.hand_over(candidates, now_ms)
-
-    def _disk_stalls(self, now_ms: int) -> bool:
-        """Whether this disk has not written anything for an election time although there was
-        something to write, while a quorum of others has: then another leads better."""
-        log = self.core.log
-        if log.durable_index >= log.committed_index:
-            self._lagging_since_ms = None
-        elif self._lagging_since_ms is None or log.durable_index > self._lagging_at:
-            self._lagging_since_ms, self._lagging_at = now_ms, log.durable_index
-        return (
-            self._lagging_since_ms is not None
-            and now_ms - self._lagging_since_ms > self.core.config.election_ms
-        )

@@ -94,13 +94,25 @@ def judge(core: RaftState, request: VoteRequest, now_ms: int) -> VoteResult:
     acknowledged, and a power cut may take the rest away again. REJECT_TERM_SMALL_THAN_LEDGER is
     never said: a node's term is not under its log's.
     """
+    if request.local_id in core.known:
+        return _judge(core, request, now_ms)
+    if core.admission.membership.group_id:
+        # This node's log may be behind the entry that made the candidate a member, and the group
+        # may need this vote; or the candidate was removed, and is told to ask.
+        result = _judge(core, request, now_ms)
+        if result in {VoteResult.ACCEPT, VoteResult.REJECT_TERM_NOT_READY}:
+            return result
+    return VoteResult.REJECT_UNKNOWN_LEADER
+
+
+def _judge(core: RaftState, request: VoteRequest, now_ms: int) -> VoteResult:
     mine, theirs = core.log.durable, request.ledger_end
-    if request.local_id not in core.config.members:
-        return VoteResult.REJECT_UNKNOWN_LEADER
     if request.local_id == core.me:
         return VoteResult.REJECT_UNEXPECTED_LEADER
+    is_stranger = request.local_id not in core.known
     if not (
-        core.admission.is_admitted and core.admission.counts(request.local_id, request.incarnation)
+        core.may_vote
+        and (is_stranger or core.admission.knows(request.local_id, request.incarnation))
     ):
         return VoteResult.REJECT_NOT_ADMITTED
     if theirs.term < mine.term:
@@ -222,13 +234,15 @@ class Candidate:
         known = (
             self._answers if not pre_vote and self.asked_term == term and not self.pre_vote else {}
         )
-        self._answers = dict.fromkeys(core.peers, (SILENT, NO_TERM))
+        voters = [voter for voter in core.voters if voter != core.me]
+        self._answers = dict.fromkeys(voters, (SILENT, NO_TERM))
         # A given vote is durable at its voter and binds it for the term, so a repeated round keeps
         # it. A pre-vote binds no voter, and is asked for again.
         self._answers |= {
             peer: answer for peer, answer in known.items() if answer[0] is VoteResult.ACCEPT
         }
-        self._answers[core.me] = (VoteResult.ACCEPT, term)
+        if core.me in core.voters:
+            self._answers[core.me] = (VoteResult.ACCEPT, term)
         self.asked_term, self.pre_vote = term, pre_vote
         if not pre_vote:
             core.set_vote(term, core.me)
@@ -237,10 +251,15 @@ class Candidate:
             now_ms + core.config.vote_interval_ms + core.draw(core.config.vote_interval_ms)
         )
         core.out.fact("ask_votes", term=term, pre=int(pre_vote))
-        for peer in core.peers:
+        for peer in voters:
             if self._answers[peer][0] is SILENT:
                 self._ask(peer)
         self._count(now_ms)
+
+    def relisted(self) -> None:
+        """Others vote than those who were asked: the round says nothing any more."""
+        self._answers = {}
+        self._round_ends_ms = None
 
     def on_vote_response(self, response: VoteResponse, now_ms: int) -> None:
         """Count an answer to this very round. A late answer says nothing about it, and an answer of
@@ -251,6 +270,7 @@ class Candidate:
             self._round_ends_ms is None
             or response.request_term != self.asked_term
             or response.pre_vote is not self.pre_vote
+            or response.local_id not in self._answers
             or self._answers[response.local_id][0] is VoteResult.ACCEPT
         ):
             return
@@ -259,7 +279,7 @@ class Candidate:
 
     def peer_found(self, peer: NodeId, now_ms: int) -> None:
         """Ask the members again that could not be reached, as long as the round is open."""
-        if self._round_ends_ms is not None and self._answers[peer][0] is SILENT:
+        if self._round_ends_ms is not None and self._answers.get(peer, (None,))[0] is SILENT:
             self._ask(peer)
 
     def _ask(self, peer: NodeId) -> None:
@@ -279,7 +299,7 @@ class Candidate:
 
     def _count(self, now_ms: int) -> None:
         tally = VoteTally(self.asked_term, self._answers, pre_vote=self.pre_vote)
-        if tally.is_decided(self.core.quorum, len(self.core.config.members)):
+        if tally.is_decided(self.core.quorum, len(self.core.voters)):
             self._close_round(now_ms)
 
     def _close_round(self, now_ms: int) -> None:

@@ -26,7 +26,7 @@ class Transfer:
 def check_transfer(core: RaftState, to: NodeId, lag: int | None, ongoing: Transfer | None) -> Code:
     """Whether a transfer to ``to`` may begin; ``lag`` in entries, None when it was not heard
     lately."""
-    if to not in core.config.members:
+    if to not in core.voters:
         return Code.UNKNOWN_MEMBER
     if core.role is not Role.LEADER:
         return Code.NOT_LEADER

@@ -37,7 +37,8 @@ class ReadQueue:
 
     def next_round(self) -> int:
         self.round += 1
-        self._answered[self._me] = self.round
+        if self._me in self._answered:
+            self._answered[self._me] = self.round
         return self.round
 
     def ask(self, token: int, committed: Index) -> bool:
@@ -52,6 +53,10 @@ class ReadQueue:
     def answered(self, member: NodeId, round_: int) -> None:
         """``member`` still followed this leader when it answered that round."""
         self._answered[member] = max(self._answered[member], min(round_, self.round))
+
+    def set_voters(self, voters: Sequence[NodeId]) -> None:
+        """These count from now on."""
+        self._answered = {voter: self._answered.get(voter, 0) for voter in voters}
 
     def forget(self, member: NodeId) -> None:
         """``member`` does not count any more: its answers are void."""

@@ -66,6 +66,7 @@ class Core(Protocol):
     admission: Admission
     out: Outbox
     tag: str
+    joins: bool
 
 
 class GroupWatch:
@@ -89,6 +90,11 @@ class GroupWatch:
         """Whether the group was founded, and has no id as far as this node knows."""
         membership = self.core.admission.membership
         return membership.founded and not membership.group_id and not self._alone
+
+    @property
+    def is_nameless(self) -> bool:
+        """Whether nothing tells this group from others of its name."""
+        return not self._alone and not self.core.admission.membership.group_id
 
     def join_without_id(self) -> None:
         """The group was founded before there were ids."""
@@ -120,7 +126,8 @@ class GroupWatch:
             return
         core, membership = self.core, self.core.admission.membership
         self.is_known = membership.founded or bool(membership.group_id) or self.told_without_id
-        name, members = core.config.group, core.config.members
+        name = core.config.group
+        members = membership.members or (() if core.joins else core.config.members)
         core.tag = group_tag(name, members, membership.group_id if self.is_known else None)
 
     def _may_be_one(self, tag: str) -> bool:

@@ -1,5 +1,5 @@
-"""Which incarnations count: votes and acknowledgements are taken only from those that the group was
-founded with or has admitted.
+"""Who counts: votes and acknowledgements are taken only from the voters of the newest list in the
+log, by the incarnations that the group was founded with or has admitted.
 
 The rule, with its reasons:
 
@@ -19,7 +19,10 @@ The rule, with its reasons:
   by a catalog that it took over. It need not have the entries before it: without one of that
   majority no candidate wins. With that it takes the term of the member that tells it, so that it
   does not vote in a term from before the commit.
-- A leader proposes an ``Admit`` only behind one that it knows to be committed, and the entry names
+- A ``ChangeMembers`` takes effect as a whole as soon as it is in a node's log, and a cut undoes it
+  (Raft dissertation, 4.1). Its list has one voter more or less than the one before, so that each
+  majority of the one meets each of the other; it gives no voter that stays another incarnation.
+- A leader proposes either only behind one that it knows to be committed, and the entry names
   that one. So a log that holds the later one shows that the earlier one is committed.
 - A node with an ``Admit`` in its log that may not be committed counts one member less than there
   are. While it has no leader it asks the others whether that entry is committed
@@ -33,7 +36,7 @@ from dataclasses import replace
 
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.hello import Ancestors
-from dledger.protocol.messages.membership import Change, Membership
+from dledger.protocol.messages.membership import Change, Member, Membership
 from dledger.raft.state.log import RaftLog
 from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Term
 
@@ -61,12 +64,18 @@ class Admission:
         self.membership = membership
         self.on_change: Callable[[], None] = lambda: None
         """Told when `membership` is another one."""
+        self.on_list: Callable[[], None] = lambda: None
+        """Told when `members` is another list, or is committed."""
+        self.members: tuple[Member, ...] = membership.listed
+        """The newest list in the log, committed or not; empty: the founding's."""
         self.pending: Change | None = None
         """The change in this log that is not known to be committed."""
         self._log = log
         self._change_of = change_of
         self._held = [change for change in membership.changes if log.may_hold(change.position)]
         """Those of ``membership.changes`` that are in the log, in its order."""
+        self._open_cuts = 0
+        """Cuts that the store may not have carried out."""
         self.unsaved = False
         """`membership` is to be saved."""
         self.settle()
@@ -78,19 +87,29 @@ class Admission:
 
     @property
     def is_admitted(self) -> bool:
-        """Whether this very node may vote and stand."""
-        return self.counts(self.me, self.membership.incarnation)
+        """Whether this very node is the incarnation that the group knows, in any role."""
+        return self.knows(self.me, self.membership.incarnation)
 
     def of(self, node: NodeId) -> int | None:
-        """The incarnation of ``node`` that counts now; None when none does."""
-        return (
-            None
-            if self.pending is not None and self.pending.node == node
-            else self.membership.of(node)
-        )
+        """The incarnation of ``node`` in the newest list; None when it has none there."""
+        pending = self.pending
+        if pending is None:
+            return self.membership.of(node)
+        if pending.members:
+            return next((one.incarnation for one in pending.members if one.id == node), None)
+        return None if pending.node == node else self.membership.of(node)
 
     def counts(self, node: NodeId, incarnation: int) -> bool:
         return self.of(node) == incarnation
+
+    def knows(self, node: NodeId, incarnation: int) -> bool:
+        """As `counts`, or in the list before: that of the members is not known to be over."""
+        return self.counts(node, incarnation) or (
+            self.pending is not None
+            and bool(self.pending.members)
+            and self.of(node) is None
+            and self.membership.of(node) == incarnation
+        )
 
     def found(
         self, bound: Iterable[tuple[NodeId, int]], group_id: str, members: Iterable[NodeId]
@@ -112,7 +131,8 @@ class Admission:
 
     def note(self, entries: Sequence[Entry]) -> bool:
         """``entries`` are at the end of the log now. Whether others count than before."""
-        changes = list(filter(None, map(self._change_of, entries)))
+        known = self.membership.index
+        changes = [c for c in map(self._change_of, entries) if c is not None and c.index > known]
         if not changes:
             return False
         self._held += changes
@@ -128,8 +148,18 @@ class Admission:
             self._held = sorted([*self._held, *news], key=lambda change: change.index)
             self._record(news)
 
+    def truncated(self) -> None:
+        """The store has carried out a cut. After the last one the changes that were cut need no
+        record any more: lists are long, and a record is short."""
+        self._open_cuts = max(0, self._open_cuts - 1)
+        changes = self.membership.changes
+        if not self._open_cuts and any(one.members and one not in self._held for one in changes):
+            held = tuple(change for change in changes if change in self._held)
+            self._set(replace(self.membership, changes=held))
+
     def cut(self, after: Index) -> None:
         """Everything behind ``after`` is out of the log."""
+        self._open_cuts += 1
         if self._held:
             self._held = [change for change in self._held if change.index <= after]
             self.settle()
@@ -143,18 +173,35 @@ class Admission:
 
     def settle(self) -> bool:
         """Take the changes that are known to be committed. Whether there was one."""
-        before = self.membership
+        before, was = self.membership, self.pending
         while (change := self._next()) is not None and self._is_committed(change):
-            bound = {**dict(self.membership.bound), change.node: change.incarnation}
-            self._bind(change.index, bound.items(), change.position.term)
+            self._take(change)
         self.pending = change
+        self.members = (
+            change.members if change is not None and change.members else (self.membership.listed)
+        )
+        if self.membership.listed is not before.listed or _list_of(was) is not _list_of(change):
+            self.on_list()
         return self.membership is not before
 
-    def bind(self, index: Index, bound: Iterable[tuple[NodeId, int]], term: Term = NO_TERM) -> None:
+    def bind(
+        self,
+        index: Index,
+        bound: Iterable[tuple[NodeId, int]],
+        term: Term = NO_TERM,
+        listed: tuple[Member, ...] = (),
+        former: tuple[int, ...] = (),
+    ) -> None:
         """From now on these count, by the committed entry ``index``; ``term`` is its, where that is
-        known."""
-        self._bind(index, bound, term)
+        known. ``listed`` and ``former`` as in `Membership`."""
+        was = self.membership.listed
+        membership = replace(self.membership, bound=tuple(sorted(bound)))
+        if listed:
+            membership = replace(self.membership, former=former).with_list(listed)
+        self._bind(index, membership, term)
         self.settle()
+        if self.membership.listed is not was:
+            self.on_list()
 
     def renew(self, incarnation: int) -> None:
         """This node is another incarnation from now on."""
@@ -189,16 +236,25 @@ class Admission:
         is_below = change.index <= self._log.committed_index and self._log.has(change.position)
         return is_below or any(later.after == change.index for later in self._held)
 
-    def _bind(self, index: Index, bound: Iterable[tuple[NodeId, int]], term: Term) -> None:
+    def _take(self, change: Change) -> None:
+        """The change is committed."""
+        membership = (
+            self.membership.with_list(change.members)
+            if change.members
+            else self.membership.with_incarnation(change.node, change.incarnation)
+        )
+        self._bind(change.index, membership, change.position.term)
+
+    def _bind(self, index: Index, membership: Membership, term: Term) -> None:
         later = tuple(change for change in self.membership.changes if change.index > index)
         self._held = [change for change in self._held if change.index > index]
-        self._set(
-            replace(
-                self.membership, index=index, bound=tuple(sorted(bound)), changes=later, term=term
-            )
-        )
+        self._set(replace(membership, index=index, changes=later, term=term))
 
     def _set(self, membership: Membership) -> None:
         self.unsaved |= membership != self.membership
         self.membership = membership
         self.on_change()
+
+
+def _list_of(change: Change | None) -> tuple[Member, ...]:
+    return () if change is None else change.members

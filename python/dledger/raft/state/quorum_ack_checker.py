@@ -55,6 +55,10 @@ class QuorumAckChecker:
         self.watermarks[member] = index
         return True
 
+    def set_voters(self, voters: Sequence[NodeId]) -> None:
+        """These count from now on."""
+        self.watermarks = {voter: self.watermarks.get(voter, NO_INDEX) for voter in voters}
+
     def forget(self, member: NodeId) -> None:
         """``member`` has lost its log, or is another incarnation now: its promises are void."""
         self.watermarks[member] = NO_INDEX

@@ -11,7 +11,7 @@ from dledger.config import GroupConfig
 from dledger.errors import ConfigError
 from dledger.protocol.messages.entry import HardState
 from dledger.protocol.messages.entry_runs import Entries
-from dledger.protocol.messages.membership import Membership, check_members
+from dledger.protocol.messages.membership import MemberRole, Membership, check_members
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.raft.state.group import GroupWatch, drawn_name
 from dledger.raft.state.incarnations import Admission
@@ -50,8 +50,7 @@ class RaftState(ABC):
             )
         self.config = config
         self.me = node_id
-        self.peers = tuple(member for member in config.members if member != node_id)
-        self.quorum = quorum_size(len(config.members))
+        self.out = Outbox()
         self.term = saved.hard_state.term
         self.voted_for = saved.hard_state.voted_for
         log, membership = RaftLog(saved.log, options.cache_bytes), saved.membership
@@ -60,8 +59,11 @@ class RaftState(ABC):
             # that vote is spent.
             self.term, self.voted_for = log.end.position.term, node_id
         self.log = log
+        self.joins = options.joins
         known = (
-            _with_members(membership, config) if membership else Admission.of_all(config.members)
+            _with_members(membership, config, options.joins)
+            if membership
+            else Admission.of_all(config.members)
         )
         self.admission = Admission(
             node_id,
@@ -69,12 +71,18 @@ class RaftState(ABC):
             log=log,
             change_of=options.change_of,
         )
+        self.peers: tuple[NodeId, ...] = ()
+        """All other members of the newest list in the log, in any role."""
+        self.voters: tuple[NodeId, ...] = ()
+        """By that list."""
+        self.relist()
+        self.admission.on_list = self.relist
+        self.body_of = options.body_of
         self._change_prefix = options.change_prefix
         self.tag = config.group
         """The group, as all messages name it."""
         self.watch = GroupWatch(self, alone=membership is None)
         self.dice = dice
-        self.out = Outbox()
         self.role = Role.CANDIDATE
         self.leader_id: NodeId | None = None
         self.heard_leader_ms = 0
@@ -110,13 +118,53 @@ class RaftState(ABC):
     def recount(self) -> None:
         """Others count than before."""
 
+    def relist(self) -> None:
+        """The newest list in the log is another one, or is committed now."""
+        listed, before = self.admission.members, self.admission.membership.listed
+        roles = {one.id: one.role for one in listed} or dict.fromkeys(
+            self.config.members, MemberRole.VOTER
+        )
+        self.peers = tuple(member for member in roles if member != self.me)
+        self.voters = tuple(one for one, role in roles.items() if role is MemberRole.VOTER)
+        self.quorum = quorum_size(len(self.voters))
+        was = (
+            [one.id for one in before if one.role is MemberRole.VOTER]
+            if before
+            else self.config.members
+        )
+        self.may_stand = self.me in self.voters or (
+            self.admission.pending is not None and self.me in was
+        )
+        """A voter of the list before as well, while the newest one is not known to be committed: it
+        may be the only one that can bring it to an end."""
+        self.own_role = roles.get(self.me)
+        """By that list; None: it has this node not at all."""
+        self.known = frozenset((*roles, *was, *(one.id for one in before)))
+        """The ids of these lists."""
+
+    @property
+    def may_vote(self) -> bool:
+        """Whether this node answers candidates. A learner does, whatever its list knows of its
+        incarnation: a candidate counts it only where a later list has made it a voter, and then by
+        the incarnation that it says."""
+        if self.own_role is MemberRole.OBSERVER:
+            return False
+        return self.own_role is MemberRole.LEARNER or self.admission.is_admitted
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether the group has taken this node out of its list, by a committed entry."""
+        listed = self.admission.members
+        return bool(listed) and self.me not in self.known
+
     @property
     def can_lead(self) -> bool:
         """Whether this node may ask for votes. Not before it is admitted. Not with a damaged entry
         that others may have sound: it votes by the true end of its log, but it could not send that
         entry to a follower (CTRL, FAST'18)."""
         return (
-            self.admission.is_admitted
+            self.may_stand
+            and self.admission.is_admitted
             and not (self.log.faulty and self.peers)
             and not self.follows_only
         )
@@ -134,8 +182,12 @@ class RaftState(ABC):
         return {"group": self.tag, "local_id": self.me, "remote_id": to, "term": self.term}
 
     def send(self, message: PeerMessage) -> None:
-        """Send to a member. A stranger has no address: the message goes into the trace."""
-        if message.remote_id in self.peers:
+        """Send to a member, or to a node that says it is one: this node's list may be behind. Where
+        there is no founding that tells which group that node is of, the message goes into the
+        trace."""
+        if message.remote_id in self.peers or (
+            self.admission.membership.group_id and message.remote_id != self.me
+        ):
             self.out.messages.append(message)
         else:
             self.out.fact(
@@ -191,14 +243,17 @@ class RaftState(ABC):
         return now_ms - self.heard_leader_ms < self.config.election_ms
 
 
-def _with_members(membership: Membership, config: GroupConfig) -> Membership:
+def _with_members(membership: Membership, config: GroupConfig, joins: bool) -> Membership:
     """The membership of the record, with the fields that older releases did not have.
 
     Raises:
         ConfigError: the record names other members than the settings.
     """
-    check_members(membership, config.members)
+    if not joins:
+        check_members(membership, config.members)
     membership = replace(membership, group_id=membership.group_id or drawn_name(config.group))
+    if membership.members or joins:
+        return membership
     # Of a member that a record of before lacks nothing is known: whether the settings' list is
     # right, the others say.
     is_whole = {member for member, _ in membership.bound} == set(config.members)

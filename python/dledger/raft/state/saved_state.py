@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from dledger.config import MIB
 from dledger.protocol.messages.entry import HardState
-from dledger.protocol.messages.membership import Membership
+from dledger.protocol.messages.membership import Member, Membership
 from dledger.raft.state.incarnations import ChangeOf, no_change
 from dledger.raft.state.log import LogSummary
+from dledger.types import Buffer, Index
+
+BodyOf = Callable[[Index, tuple[Member, ...]], Buffer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,12 @@ class RaftOptions:
     """Tells from an entry's bytes whether it changes the counted incarnations."""
     change_prefix: bytes = b""
     """The bodies of the entries that ``change_of`` is asked of, when they are written, begin so."""
+    body_of: BodyOf | None = None
+    """The body of the entry that makes a list the group's, behind the entry of the change before;
+    None: this core proposes no such change."""
+    joins: bool = False
+    """This node was no founding member, and joins a group that has it in its list. The members that
+    it was told only say whom to ask."""
 
 
 DEFAULT_OPTIONS: Final = RaftOptions()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from dledger.protocol.messages.membership import Change, Membership
+from dledger.protocol.messages.membership import Change, Membership, pack_list, unpack_list
 from dledger.storage.disk.disk import Disk
 from dledger.storage.meta.slots import SlotFile, create_slots
 from dledger.types import NO_TERM, Index, NodeId, Position, Term
@@ -37,26 +37,41 @@ def pack_membership(membership: Membership) -> bytes:
             value[name] = getattr(membership, name)
     if membership.changes:
         value["changes"] = [
-            [change.position.term, change.index, change.after, change.node, change.incarnation]
+            [
+                *(change.position.term, change.index, change.after),
+                *(change.node, change.incarnation),
+                *([pack_list(change.members)] if change.members else ()),
+            ]
             for change in membership.changes
         ]
+    if membership.listed:
+        value["listed"], value["former"] = pack_list(membership.listed), membership.former
+        del value["bound"]
     return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
 
 
 def unpack_membership(payload: bytes) -> Membership:
     """The inverse of `pack_membership`."""
     value = json.loads(payload)
+    listed = unpack_list(value.get("listed", ()))
     bound = tuple(
-        (NodeId(member), incarnation) for member, incarnation in sorted(value["bound"].items())
+        (NodeId(member), incarnation)
+        for member, incarnation in sorted(value.get("bound", {}).items())
     )
     changes = tuple(
-        Change(Position(Term(term), Index(index)), Index(after), NodeId(node), incarnation)
-        for term, index, after, node, incarnation in value.get("changes", ())
+        Change(
+            Position(Term(term), Index(index)),
+            Index(after),
+            NodeId(node),
+            incarnation,
+            *map(unpack_list, members),
+        )
+        for term, index, after, node, incarnation, *members in value.get("changes", ())
     )
     return Membership(
         incarnation=value["incarnation"],
         index=Index(value["index"]),
-        bound=bound,
+        bound=bound or tuple(sorted((member.id, member.incarnation) for member in listed)),
         changes=changes,
         term=Term(value.get("term", NO_TERM)),
         group_id=value.get("group_id", ""),
@@ -64,6 +79,8 @@ def unpack_membership(payload: bytes) -> Membership:
             (str(group_id), int(shared)) for group_id, shared in value.get("ancestors", ())
         ),
         members=tuple(NodeId(member) for member in value.get("members", ())),
+        listed=listed,
+        former=tuple(value.get("former", ())),
     )
 
 
