@@ -22,6 +22,7 @@ from dledger.node.context import NodeContext, NodePart
 from dledger.node.handlers.consumer_sessions import ConsumerSessions
 from dledger.node.handlers.fetches import Reads
 from dledger.node.handlers.listings import Listings
+from dledger.node.handlers.member_changes import MemberChanges
 from dledger.node.handlers.metadata import MetadataHandler
 from dledger.node.handlers.offsets import Offsets
 from dledger.node.handlers.port_sessions import PortSession, PortSessions
@@ -46,6 +47,7 @@ from dledger.protocol.messages.client import (
     TransferRequest,
 )
 from dledger.protocol.messages.group_heartbeat import GroupHeartbeatRequest
+from dledger.protocol.messages.member_requests import AlterMemberRequest
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.protocol.messages.repair import RepairRequest, RepairResponse
 from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
@@ -80,6 +82,7 @@ class RequestHandlers:
     offsets: Offsets
     metadata: MetadataHandler
     admissions: Admissions
+    member_changes: MemberChanges
     listings: Listings
     sessions: ConsumerSessions
     repairs: Repairs
@@ -98,6 +101,7 @@ class RequestHandlers:
             StatusRequest: self.metadata.status,
             TransferRequest: self.metadata.transfer,
             AdmitRequest: self.admissions.admit,
+            AlterMemberRequest: self.member_changes.alter,
             ListRequest: self.listings.ask,
             AclDecisionRequest: self.metadata.acl_decision,
             GroupHeartbeatRequest: self.sessions.heartbeat,

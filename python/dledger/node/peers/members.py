@@ -17,11 +17,18 @@ class GroupMembers:
 
     def __init__(self, group: GroupConfig, addresses: Callable[[], dict[NodeId, str]]) -> None:
         """``addresses``: those of the settings, ``host:port`` each; read again for each use."""
+        self.joins = False
+        """The settings' list is no founding's: it only says whom to ask."""
         self._founders = group.members
         self._settings = addresses
         self._listed: dict[NodeId, Member] = {}
         self._leaving: dict[NodeId, tuple[str, ...]] = {}
         """Where those are that were removed and may not know it."""
+
+    def begin(self, listed: tuple[Member, ...], *, joins: bool) -> None:
+        """What the node's own files say at its start."""
+        self.joins = joins
+        self._listed = {member.id: member for member in listed}
 
     def follow(self, listed: tuple[Member, ...]) -> None:
         """The newest list in the log is this one from now on; empty: none, the settings count."""
@@ -36,7 +43,7 @@ class GroupMembers:
     @property
     def is_listed(self) -> bool:
         """Whether the list is the log's: two members may know different ones meanwhile."""
-        return bool(self._listed)
+        return bool(self._listed) or self.joins
 
     @property
     def ids(self) -> tuple[NodeId, ...]:
@@ -53,8 +60,8 @@ class GroupMembers:
         return len(self.ids) == 1
 
     def roles(self) -> dict[NodeId, MemberRole]:
-        """The role of each member."""
-        founders = dict.fromkeys(self._founders, MemberRole.VOTER)
+        """The role of each member; empty before a node that joins has learned the list."""
+        founders = {} if self.joins else dict.fromkeys(self._founders, MemberRole.VOTER)
         return {member.id: member.role for member in self._listed.values()} or founders
 
     def addresses(self) -> dict[NodeId, str]:

@@ -9,6 +9,7 @@ from dledger.protocol.messages import acl_decisions as acl
 from dledger.protocol.messages import catalog_commands as command
 from dledger.protocol.messages import client, fetched, hello, peer, repair, splits, throttling
 from dledger.protocol.messages import group_heartbeat as group
+from dledger.protocol.messages import member_requests as members
 from dledger.protocol.messages import rocketmq as broker
 from dledger.protocol.messages import snapshot as install
 from dledger.protocol.messages import user_commands as user
@@ -71,6 +72,8 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     70: acl.AclDecisionRequest,
     71: acl.AclDecisionResponse,
     72: throttling.ThrottleNotice,
+    76: members.AlterMemberRequest,
+    77: members.AlterMemberResponse,
 }
 KINDS: Final[dict[type[Any], int]] = {message: kind for kind, message in MESSAGES.items()}
 
