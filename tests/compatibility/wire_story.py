@@ -54,6 +54,8 @@ CHANGED = {"OffsetsRequest", "OffsetsResponse", "SplitRequest", "SplitResponse"}
 """Messages that have another form by now. No release had the former one under this protocol
 version: a program of 0.1.0 is refused by its hello."""
 ADDED = {
+    "AlterMemberRequest",
+    "AlterMemberResponse",
     "GroupHeartbeatRequest",
     "GroupHeartbeatResponse",
     "JoinGroup",

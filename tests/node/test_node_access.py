@@ -31,6 +31,7 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.group_heartbeat import GroupHeartbeatRequest
+from dledger.protocol.messages.member_requests import AlterMemberRequest, MemberAction
 from dledger.protocol.messages.rocketmq import (
     GetMessageRequest,
     PutMessageRequest,
@@ -122,6 +123,10 @@ def requests(t: int, stage: int) -> list[Asked]:
         Asked(TransferRequest(to=NodeId("n0")), ("admin cluster",)),
         Asked(AdmitRequest(node_id=NodeId("n0"), timeout_ms=1), ("admin cluster",)),
         Asked(
+            AlterMemberRequest(node_id=NodeId("n0"), action=MemberAction.REMOVE),
+            ("admin cluster",),
+        ),
+        Asked(
             AclDecisionRequest(principal="User:a", operation="read", resource_type="topic"),
             ("describe cluster",),
         ),
@@ -198,6 +203,7 @@ def commands() -> list[Asked]:
         executed(command.DeleteGroup(consumer_group="g"), "delete group g"),
         executed(command.Expire(time_ms=0), "admin cluster"),
         executed(command.Admit(node_id="n0", members={"n0": 1}, after=-1), "admin cluster"),
+        executed(command.ChangeMembers(after=-1, members=()), "admin cluster"),
         executed(
             command.AdoptCommitLog(divided_offset=0, fingerprint=0, store_ms=0, queues={}),
             "admin cluster",

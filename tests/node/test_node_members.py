@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from dledger.client.aio.client import AsyncClient
 from dledger.config import GroupConfig
 from dledger.embedded.ports import free_ports
@@ -98,6 +100,9 @@ def test_list_of_the_log_comes_before_that_of_the_settings() -> None:
     assert members.addresses_of(NodeId("n1")) == ("[::1]:7", "a:2")
     assert members.addresses_of(NodeId("n0")) == ("a:1",)
     assert members.addresses_of(NodeId("n9")) == ()
+    assert set(members.reached) == {"n0", "n1", "n2", "n3"}
+    members.left(NodeId("n2"))
+    assert set(members.reached) == {"n0", "n1", "n3"}
     members.follow(())
     assert (members.ids, members.addresses(), members.is_listed) == (IDS, given, False)
 
@@ -143,6 +148,11 @@ async def test_members_that_all_moved_at_once_meet_by_their_settings(group: Any)
     await group.until(lambda: leader.parts.peers.connected()[name])
 
 
+SOON = pytest.mark.group(heartbeat_ms=100, election_ms=600)
+"""Removed members are let go after 3 s."""
+
+
+@SOON
 async def test_member_that_was_removed_is_disconnected(group: Any) -> None:
     leader, follower = await group.leader(), await group.follower()
     name = follower.node.node_id
@@ -150,6 +160,8 @@ async def test_member_that_was_removed_is_disconnected(group: Any) -> None:
     await group.until(lambda: all(follower.parts.peers.connected().values()))
     tell(others, listed(group, **{name: ""}))
     assert name not in leader.parts.peers.connected()
+    assert leader.parts.peers.links[name].connected, "it could not be told"
+    assert follower.parts.peers.connected()[leader.node.node_id], "it could not answer"
     await group.until(lambda: not any(follower.parts.peers.connected().values()))
     await group.until(lambda: all("is not a member" in (refusal_of(n, name) or "") for n in others))
     client = await group.client(leader)
@@ -157,6 +169,7 @@ async def test_member_that_was_removed_is_disconnected(group: Any) -> None:
     assert await client.create("t") >= 0
 
 
+@SOON
 async def test_list_that_a_truncation_undoes_brings_a_member_back(group: Any) -> None:
     leader, follower = await group.leader(), await group.follower()
     name = follower.node.node_id

@@ -46,3 +46,12 @@ class CommandGroup(click.Group):
                 f"{error}; context {chosen.name!r} stands for this group: where it is another one "
                 f"by now, dledger context add {chosen.name} -b HOST:PORT,...|DIR, or remove it"
             ) from error
+
+
+class DefaultsToList(CommandGroup):
+    """What is no command is an argument, or an option, of ``list``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)

@@ -206,14 +206,14 @@ class NodeConfig:
     scrub_pause_ms: int = 60_000
     """Rest of the scrub between the end of the log and its beginning."""
     checkpoint_entries: int = 100_000
-    """The catalog is also saved after this many entries, which a restart after a crash replays in
-    some seconds."""
+    """The catalog is also saved after this many entries, which a restart replays in seconds."""
     idle_timeout_ms: int = 0
-    """End by itself when the node was not used for this long and ``parent_pid`` is gone. 0:
-    never."""
+    """End by itself when unused for this long and ``parent_pid`` is gone. 0: never."""
     accept_loss: int = NOTHING_ACCEPTED
     """``dledger serve --accept-loss``: the last entry of a log that has lost committed entries, in
     a group of one that is to go on without them. -2: a start of such a node is refused."""
+    joins: bool = False
+    """``dledger serve --join``: a new node founds no group, but joins one that lists it."""
     parent_pid: int = 0
     """The process that asked for this node; see ``idle_timeout_ms``."""
     log_format: str = "text"

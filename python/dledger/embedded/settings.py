@@ -36,6 +36,7 @@ _DECIDED: Final = {
     "port": "the group itself (a free port, kept in group.json)",
     "parent_pid": "the group itself (the calling program)",
     "accept_loss": "an operator, by 'dledger serve --accept-loss'",
+    "joins": "an operator, by 'dledger serve --join'",
     "unix_group_reads": "the group itself (its files are for its owner alone)",
     "clients_prove": "the group itself (they do)",
 }

@@ -19,6 +19,7 @@ from dledger.node.loop.ready_loop import ReadyLoop
 from dledger.node.meters import Meters
 from dledger.node.peers.links import Peers
 from dledger.node.peers.members import GroupMembers
+from dledger.protocol.messages.membership import MemberRole
 from dledger.raft.raft_node import RaftNode
 from dledger.storage.api import LogStore
 from dledger.storage.disk.disk import Disk
@@ -104,6 +105,13 @@ class NodeContext:
     @property
     def raft(self) -> RaftNode:
         return self.ready_loop.raft
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether the group knows this incarnation of the node; nothing else is wanted of one that
+        is no voter."""
+        is_voter = self.members.roles().get(self.node_id) is MemberRole.VOTER
+        return self.raft.is_admitted or not is_voter
 
     @property
     def node_id(self) -> NodeId:

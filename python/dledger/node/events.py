@@ -54,6 +54,8 @@ class NodeEvents:
     members: Event[[tuple[Member, ...]]] = field(default_factory=Event)
     """The newest list of members in the log is this one, committed or not; empty: that of the
     settings."""
+    member_left: Event[[NodeId]] = field(default_factory=Event)
+    """This node, which the list has no more, has had the time to hear of it."""
     given_up: Event[[Finished]] = field(default_factory=Event)
     """Raft waits no more for the quorum of a range of proposals, for the reason in ``code``."""
     read_done: Event[[ReadDone]] = field(default_factory=Event)

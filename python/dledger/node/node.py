@@ -81,6 +81,7 @@ class NodeServer:
         self._error: BaseException | None = None
         self._failed = asyncio.Event()
         self._idle = asyncio.Event()
+        self.removed = asyncio.Event()
         self._running = False
         self._closed = False
         self._restarting: asyncio.Task[bool] | None = None
@@ -174,6 +175,7 @@ class NodeServer:
         events.damage.subscribe(self._end_if_alone)
         events.role.subscribe(self._log_role)
         events.idle.subscribe(self._idle.set)
+        events.fact.subscribe(lambda fact: self.removed.set() if fact.event == "removed" else None)
         events.settings.subscribe(self._new_settings)
         events.restart.subscribe(self._restart)
         events.fatal.subscribe(self._fatal)
@@ -234,6 +236,7 @@ class NodeServer:
         parts.repairs.stop()
         parts.snapshots.stop()
         parts.admissions.stop()
+        parts.member_changes.stop()
         await parts.peers.close()
         await parts.ready_loop.stop()
         await parts.application.stop(clean=self._error is None)

@@ -10,7 +10,7 @@ from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import Environment
-from dledger.errors import CatalogLost, CorruptStore
+from dledger.errors import CatalogLost, ConfigError, CorruptStore
 from dledger.node.audit import AuditLog
 from dledger.node.audit.audit_file import AuditFile
 from dledger.node.checkpoints import Checkpoints
@@ -65,13 +65,12 @@ def open_context(
     checkpoints = Checkpoints(node.directory, disk)
     catalog, is_lost = _catalog(members, checkpoints, store)
     faults = (*store.recovery.faulty, *put_on_record(store, catalog))
-    raft = RaftNode(
+    raft = _core(
         group,
-        node.node_id,
-        saved=SavedState(store.hard_state, summary_of(store, catalog, faults), store.membership),
-        dice=environment.below,
-        now_ms=environment.now_ms(),
-        options=RaftOptions(node.cache_bytes, change_of, COMMAND_PREFIX, body_of),
+        node,
+        SavedState(store.hard_state, summary_of(store, catalog, faults), store.membership),
+        environment=environment,
+        members=members,
     )
     if is_lost:
         raft.follow_only()
@@ -105,6 +104,39 @@ def open_context(
         meters=meters,
     )
     return Opened(context, faults)
+
+
+def _core(
+    group: GroupConfig,
+    node: NodeConfig,
+    saved: SavedState,
+    *,
+    environment: Environment,
+    members: GroupMembers,
+) -> RaftNode:
+    """The core, which tells ``members`` its list.
+
+    Raises:
+        ConfigError: the group has removed the node, or never had the list of the settings.
+    """
+    founders = saved.membership.members if saved.membership is not None else ()
+    joins = node.node_id not in founders if founders else node.joins
+    raft = RaftNode(
+        group,
+        node.node_id,
+        saved=saved,
+        dice=environment.below,
+        now_ms=environment.now_ms(),
+        options=RaftOptions(node.cache_bytes, change_of, COMMAND_PREFIX, body_of, joins),
+    )
+    if raft.is_removed:
+        raise ConfigError(
+            f"{node.node_id} was removed from the group. To let it in again, empty "
+            f"{node.directory}, say 'dledger members add {node.node_id} HOST:PORT', and start it "
+            "with --join"
+        )
+    members.begin(raft.members, joins=joins)
+    return raft
 
 
 def _catalog(

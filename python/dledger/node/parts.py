@@ -14,6 +14,7 @@ from dledger.node.handlers.consumer_sessions import ConsumerSessions
 from dledger.node.handlers.fetches import Reads
 from dledger.node.handlers.group_version import GroupVersions
 from dledger.node.handlers.listings import Listings
+from dledger.node.handlers.member_changes import MemberChanges
 from dledger.node.handlers.metadata import MetadataHandler
 from dledger.node.handlers.offsets import LinearizableReads, Offsets
 from dledger.node.handlers.parked_requests import LongPolls
@@ -84,6 +85,7 @@ class NodeParts:
         self.metadata = MetadataHandler(context, self.linearizable, access=access)
         self.sessions = ConsumerSessions(context, self.proposals, linearizable=self.linearizable)
         self.backups = Backups(context)
+        self.member_changes = MemberChanges(context, self.proposals)
         handlers = RequestHandlers(
             access=access,
             proposals=self.proposals,
@@ -91,6 +93,7 @@ class NodeParts:
             offsets=Offsets(context, self.linearizable, polls=self.polls),
             metadata=self.metadata,
             admissions=self.admissions,
+            member_changes=self.member_changes,
             listings=Listings(context, self.linearizable, access=access),
             sessions=self.sessions,
             backups=self.backups,

@@ -96,6 +96,7 @@ async def serve(
     waits = {
         asyncio.create_task(signalled.wait(), name="asked to by a signal"),
         asyncio.create_task(server.wait_idle(), name="nobody has used it"),
+        asyncio.create_task(server.removed.wait(), name="it was removed from the group"),
         asyncio.create_task(server.wait_failed(), name="it failed"),
     }
     done, rest = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

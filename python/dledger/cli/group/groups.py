@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from dledger.cli.commands import CommandGroup
+from dledger.cli.commands import DefaultsToList
 from dledger.cli.common import (
     PATH,
     Interrupted,
@@ -34,15 +34,6 @@ if TYPE_CHECKING:
 _PLACE: Final = ("topic", "partition", "offset", "begin_offset", "end_offset")
 _LAG: Final = {"lag": "rows", "lag_bytes": "bytes", "lag_s": "seconds"}
 """Columns, and the fields of `Lag` that they show."""
-
-
-class DefaultsToList(CommandGroup):
-    """What is no command is the name of a group, or an option, of ``list``."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or args[0] not in (*self.commands, *ctx.help_option_names):
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
 
 
 @click.group(cls=DefaultsToList)

@@ -1,24 +1,48 @@
-"""``dledger members``: who belongs to a group."""
+"""``dledger members``: who belongs to a group, and changing that."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from dledger.cli.common import group_options, json_option, print_rows
+from dledger.cli.commands import DefaultsToList
+from dledger.cli.common import (
+    confirm,
+    group_options,
+    json_option,
+    open_client,
+    print_rows,
+    yes_option,
+)
 from dledger.cli.group.node_states import GroupLook, State, look_at
+
+if TYPE_CHECKING:
+    from dledger.client import Client
 
 COLUMNS: Final = ("node", "role", "state", "address", "incarnation", "lag", "release", "reachable")
 NOT_KNOWN: Final = "-"
+NEAR: Final = 1000
+"""Entries: a learner that lacks no more is promoted at once, or the leader says why not."""
+LOOK_S: Final = 0.2
+TELL_S: Final = 5.0
 
 
-@click.command()
+@click.group(cls=DefaultsToList)
+def members() -> None:
+    """The members of the group: list them, and change them while it works.
+
+    Without a command it is list: dledger members.
+    """
+
+
+@members.command("list")
 @group_options
 @json_option
-def members(bootstrap: str, timeout: float, as_json: bool) -> None:
+def list_members(bootstrap: str, timeout: float, as_json: bool) -> None:
     """List the members: role, state, address, incarnation, and how many committed entries each
     lacks. They are asked as by `dledger status`, which needs no leader. Exit code 1 unless all
     answer within 2 s."""
@@ -26,6 +50,79 @@ def members(bootstrap: str, timeout: float, as_json: bool) -> None:
     print_rows(COLUMNS, rows if as_json else [_shown(row) for row in rows], as_json)
     if not all(row["reachable"] for row in rows):
         sys.exit(1)
+
+
+@members.command()
+@click.argument("node")
+@click.argument("address", metavar="HOST:PORT")
+@click.option("--observer", is_flag=True, help="It serves reads and never votes.")
+@click.option("--rack", default="", metavar="NAME", help="Where it stands.")
+@group_options
+def add(node: str, address: str, observer: bool, rack: str, bootstrap: str, timeout: float) -> None:
+    """Add NODE, which gets the whole log and does not count before it is promoted. Start it with
+    dledger serve --join, before or after this, on an empty directory."""
+    with open_client(bootstrap, timeout) as client:
+        client.add_member(node, address, observer=observer, rack=rack)
+    role = "an observer" if observer else "a learner"
+    then = "" if observer else f", then dledger members promote {node}"
+    click.echo(f"{node} is {role}: start it with --join, where it does not run yet{then}")
+
+
+@members.command()
+@click.argument("node")
+@group_options
+def promote(node: str, bootstrap: str, timeout: float) -> None:
+    """Let the learner NODE vote and count, as soon as it has caught up. Gives up when it gets no
+    further for --timeout."""
+    with open_client(bootstrap, timeout) as client:
+        _wait_for(client, node, timeout)
+        client.promote_member(node)
+    click.echo(f"{node} is a voter")
+
+
+def _wait_for(client: Client, node: str, timeout_s: float) -> None:
+    """Until a learner is near the end of the log, or gets no further; tells how far it is."""
+    least, since_s = None, time.monotonic()
+    told_s = since_s
+    while True:
+        found = list(client.status().values())
+        leader = next((state for state in found if state.get("role") == "LEADER"), {})
+        mark, now_s = leader.get("watermarks", {}).get(node), time.monotonic()
+        lag = None if mark is None else leader["end_index"] - mark
+        is_stranger = bool(leader) and node not in leader["members"]
+        if is_stranger or (lag is not None and lag <= NEAR):
+            return  # the leader says whether it is promoted
+        if lag is not None and (least is None or lag < least):
+            least, since_s = lag, now_s
+        if now_s - since_s > timeout_s:
+            return
+        if lag is not None and now_s - told_s > TELL_S:
+            told_s = now_s
+            click.echo(f"{node} lacks {lag:,} entries", err=True)
+        time.sleep(LOOK_S)
+
+
+@members.command()
+@click.argument("node")
+@group_options
+def demote(node: str, bootstrap: str, timeout: float) -> None:
+    """Let the voter NODE be a learner again, which does not count."""
+    with open_client(bootstrap, timeout) as client:
+        client.demote_member(node)
+    click.echo(f"{node} is a learner")
+
+
+@members.command()
+@click.argument("node")
+@yes_option
+@group_options
+def remove(node: str, yes: bool, bootstrap: str, timeout: float) -> None:
+    """Remove NODE: it stops by itself, and never counts again, with or without its disk."""
+    question = f"Remove {node} from the group for ever?"
+    confirm(yes, question, f"{node} would be gone for ever: say --yes")
+    with open_client(bootstrap, timeout) as client:
+        client.remove_member(node)
+    click.echo(f"{node} is no member")
 
 
 def member_rows(look: GroupLook) -> list[dict[str, Any]]:

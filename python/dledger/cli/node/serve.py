@@ -64,6 +64,14 @@ from dledger.logs.formats import FORMATS, LEVELS
     "which ends at INDEX.",
 )
 @click.option(
+    "--join",
+    "joins",
+    is_flag=True,
+    default=None,
+    help="Found no group, but join the one of the other --peers, which has this node by 'dledger "
+    "members add'.",
+)
+@click.option(
     "--check",
     is_flag=True,
     help="Do not start: print the settings with their origins, and all that would keep the node "

@@ -50,6 +50,7 @@ from dledger.protocol.messages.client import (
     TransferRequest,
 )
 from dledger.protocol.messages.group_heartbeat import GroupHeartbeatRequest
+from dledger.protocol.messages.member_requests import AlterMemberRequest
 from dledger.protocol.messages.rocketmq import (
     MAX_PUT_MESSAGES,
     GetMessageRequest,
@@ -263,6 +264,7 @@ REQUESTS: Final[dict[type[Any], Row]] = {
     StatusRequest: nothing,
     TransferRequest: cluster(ADMIN),
     AdmitRequest: cluster(ADMIN),
+    AlterMemberRequest: cluster(ADMIN),
     ExecuteRequest: lambda asked, catalog: COMMANDS[type(asked.command)](asked.command, catalog),
     AclDecisionRequest: cluster(DESCRIBE),
     # all records, of everybody

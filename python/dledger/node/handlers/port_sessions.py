@@ -82,7 +82,7 @@ class PortSessions(NodePart):
         """When to look at logins."""
         context.catalog.users.on_change = self._users_changed
         self._peer_connections: dict[NodeId, set[Connection]] = {}
-        context.events.members.subscribe(lambda listed: self._end_former_members())
+        context.events.member_left.subscribe(self._member_left)
         self._closed = False
         self.used_ms = self._now_ms()
         """When a client was last seen."""
@@ -242,11 +242,10 @@ class PortSessions(NodePart):
         )
         connection.give_way(LoginOver(text))
 
-    def _end_former_members(self) -> None:
+    def _member_left(self, peer: NodeId) -> None:
         """Who is a member no more has nothing to say to the group."""
-        for peer in self._peer_connections.keys() - set(self._members.ids):
-            for connection in list(self._peer_connections[peer]):
-                connection.give_way(NoMember(f"{peer} is not a member any more"))
+        for connection in list(self._peer_connections.get(peer, ())):
+            connection.give_way(NoMember(f"{peer} is not a member any more"))
 
     def ended(self, connection: Connection) -> bool:
         """The connection has ended; whether it was a client's."""

@@ -325,7 +325,7 @@ class Admissions(NodePart):
         known = self._raft.membership
         return {
             "incarnation": known.incarnation,
-            "admitted": self._raft.is_admitted,
+            "admitted": self._context.is_admitted,
             "members": {str(member): incarnation for member, incarnation in known.bound},
             "not_admitted": sorted(
                 str(node)

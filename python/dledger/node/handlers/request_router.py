@@ -23,6 +23,7 @@ from dledger.node.handlers.backups import Backups
 from dledger.node.handlers.consumer_sessions import ConsumerSessions
 from dledger.node.handlers.fetches import Reads
 from dledger.node.handlers.listings import Listings
+from dledger.node.handlers.member_changes import MemberChanges
 from dledger.node.handlers.metadata import MetadataHandler
 from dledger.node.handlers.offsets import Offsets
 from dledger.node.handlers.port_sessions import PortSession, PortSessions
@@ -52,6 +53,7 @@ from dledger.protocol.messages.client import (
     TransferRequest,
 )
 from dledger.protocol.messages.group_heartbeat import GroupHeartbeatRequest
+from dledger.protocol.messages.member_requests import AlterMemberRequest
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.protocol.messages.repair import RepairRequest, RepairResponse
 from dledger.protocol.messages.shared_offsets import SharedOffsetsRequest
@@ -87,6 +89,7 @@ class RequestHandlers:
     offsets: Offsets
     metadata: MetadataHandler
     admissions: Admissions
+    member_changes: MemberChanges
     listings: Listings
     sessions: ConsumerSessions
     backups: Backups
@@ -107,6 +110,7 @@ class RequestHandlers:
             StatusRequest: self.metadata.status,
             TransferRequest: self.metadata.transfer,
             AdmitRequest: self.admissions.admit,
+            AlterMemberRequest: self.member_changes.alter,
             ListRequest: self.listings.ask,
             AclDecisionRequest: self.metadata.acl_decision,
             GroupHeartbeatRequest: self.sessions.heartbeat,

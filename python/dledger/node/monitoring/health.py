@@ -52,7 +52,7 @@ class Health:
             return f"its loop has not run for {silent_s:.0f} s"
         if context.catalog_lost:
             return "its catalog is lost and is being fetched from the leader"
-        if not raft.is_admitted:
+        if not context.is_admitted:
             return (
                 f"it lost its disk, or has an older copy of it, and is not admitted: "
                 f"dledger admit {context.node_id}"

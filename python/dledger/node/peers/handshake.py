@@ -309,7 +309,7 @@ class Gate:
             raise StorageError(f"{self._node.directory}: {error.strerror}") from None
 
     def _judge(self, hello: HelloRequest) -> tuple[Code, str]:
-        own, members = self._group.group, self._members.ids
+        own, members = self._group.group, self._members.reached
         if text := other_protocol(hello):
             return Code.UNSUPPORTED, text
         if hello.group != own and (hello.group or hello.node_id):

@@ -21,6 +21,8 @@ from dledger.protocol.messages.snapshot import InstallMessage
 from dledger.types import NodeId
 
 ASK_S: Final = 2.0
+FAREWELL_ELECTIONS: Final = 5
+"""Election times for which a removed member is still reached: longer than a leader tells it so."""
 
 
 def frame_limits(group: GroupConfig) -> FrameLimits:
@@ -48,9 +50,12 @@ class Peers:
         self._gate = gate
         self._events = events
         self._unsent = 2 * group.push_window_bytes + group.max_body_bytes
+        self._farewell_s = FAREWELL_ELECTIONS * group.election_ms / 1000
+        self._leaving: dict[NodeId, asyncio.TimerHandle] = {}
+        """Members that were removed, until their links are closed."""
         self._started = False
         self._closing: set[asyncio.Task[None]] = set()
-        """Of links to members that are none any more."""
+        """Of links to former members."""
         self._places: dict[NodeId, str] = {}
         """The address of each member, as it was when the list was last looked at."""
         self._in_vain: dict[NodeId, int] = {}
@@ -83,12 +88,14 @@ class Peers:
         )
 
     def _follow(self) -> None:
-        """The list of members may be another one: links are opened, led elsewhere and closed."""
+        """The list of members may be another one: links are opened, led elsewhere and, after some
+        time, closed."""
+        loop = asyncio.get_running_loop()
         others = [member for member in self._members.ids if member != self._node_id]
-        for peer in [peer for peer in self.links if peer not in others]:
-            task = asyncio.get_running_loop().create_task(self.links.pop(peer).close())
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+        for peer in self._leaving.keys() & set(others):
+            self._leaving.pop(peer).cancel()
+        for peer in self.links.keys() - set(others) - self._leaving.keys():
+            self._leaving[peer] = loop.call_later(self._farewell_s, self._left, peer)
         former, self._places = self._places, self._members.addresses()
         for peer in others:
             if peer not in self.links:
@@ -97,6 +104,14 @@ class Peers:
                     self.links[peer].start()
             elif self._places.get(peer) != former.get(peer):
                 self.links[peer].redirect()
+
+    def _left(self, peer: NodeId) -> None:
+        del self._leaving[peer]
+        self._members.left(peer)
+        task = asyncio.get_running_loop().create_task(self.links.pop(peer).close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        self._events.member_left(peer)
 
     def start(self) -> None:
         self._started = True
@@ -109,7 +124,8 @@ class Peers:
             link.send(message)
 
     def connected(self) -> dict[str, bool]:
-        return {str(peer): link.connected for peer, link in self.links.items()}
+        members = self._members.ids
+        return {str(peer): link.connected for peer, link in self.links.items() if peer in members}
 
     def shut_out(self) -> str:
         """The members that the group would lose if each had to prove the secret from now on; see
@@ -135,6 +151,8 @@ class Peers:
         return "; ".join(missing)
 
     async def close(self) -> None:
+        for timer in self._leaving.values():
+            timer.cancel()
         await asyncio.gather(*(link.close() for link in self.links.values()), *self._closing)
 
     async def status_of(self, peer: NodeId) -> dict[str, Any]:

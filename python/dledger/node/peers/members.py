@@ -17,22 +17,42 @@ class GroupMembers:
 
     def __init__(self, group: GroupConfig, addresses: Callable[[], dict[NodeId, str]]) -> None:
         """``addresses``: those of the settings, ``host:port`` each; read again for each use."""
+        self.joins = False
+        """The settings' list is no founding's: it only says whom to ask."""
         self._founders = group.members
         self._settings = addresses
         self._listed: dict[NodeId, Member] = {}
+        self._leaving: dict[NodeId, tuple[str, ...]] = {}
+        """Where those are that were removed and may not know it."""
+
+    def begin(self, listed: tuple[Member, ...], *, joins: bool) -> None:
+        """What the node's own files say at its start."""
+        self.joins = joins
+        self._listed = {member.id: member for member in listed}
 
     def follow(self, listed: tuple[Member, ...]) -> None:
         """The newest list in the log is this one from now on; empty: none, the settings count."""
+        former = {node: self.addresses_of(node) for node in self.reached}
         self._listed = {member.id: member for member in listed}
+        self._leaving = {node: former[node] for node in former.keys() - set(self.ids)}
+
+    def left(self, node: NodeId) -> None:
+        """A removed member has had the time to hear of it."""
+        self._leaving.pop(node, None)
 
     @property
     def is_listed(self) -> bool:
         """Whether the list is the log's: two members may know different ones meanwhile."""
-        return bool(self._listed)
+        return bool(self._listed) or self.joins
 
     @property
     def ids(self) -> tuple[NodeId, ...]:
         return tuple(self._listed) or self._founders
+
+    @property
+    def reached(self) -> tuple[NodeId, ...]:
+        """The members, and those that were removed lately: a leader tells these that they were."""
+        return (*self.ids, *self._leaving)
 
     @property
     def is_one(self) -> bool:
@@ -40,8 +60,8 @@ class GroupMembers:
         return len(self.ids) == 1
 
     def roles(self) -> dict[NodeId, MemberRole]:
-        """The role of each member."""
-        founders = dict.fromkeys(self._founders, MemberRole.VOTER)
+        """The role of each member; empty before a node that joins has learned the list."""
+        founders = {} if self.joins else dict.fromkeys(self._founders, MemberRole.VOTER)
         return {member.id: member.role for member in self._listed.values()} or founders
 
     def addresses(self) -> dict[NodeId, str]:
@@ -54,7 +74,7 @@ class GroupMembers:
         """Where this node may be reached, the likeliest first: the log's address, then that of the
         settings, by which members find one another that all moved while the group was down. Each
         is only tried: the hello says who is there. Empty where nobody tells."""
-        return self._places(node, self._settings())
+        return self._leaving.get(node) or self._places(node, self._settings())
 
     def _places(self, node: NodeId, given: Mapping[NodeId, str]) -> tuple[str, ...]:
         listed = self._listed.get(node)

@@ -35,6 +35,7 @@ from dledger.protocol.messages.entry import HEADER_SIZE
 from dledger.protocol.messages.entry_runs import pieces_of, read_entries
 from dledger.protocol.messages.fetched import RUN_ROW, FetchedBatches, FetchedRun, FetchResponse
 from dledger.protocol.messages.group_heartbeat import GroupHeartbeatRequest
+from dledger.protocol.messages.member_requests import AlterMemberRequest
 from dledger.protocol.messages.peer import PeerMessage, PushEntryRequest
 from dledger.protocol.messages.repair import RepairMessage, RepairResponse
 from dledger.protocol.messages.rocketmq import (
@@ -67,6 +68,7 @@ Message = (
     | ReadBackupLogRequest
     | ReadBackupImageRequest
     | SharedOffsetsRequest
+    | AlterMemberRequest
     | ClientResponse
     | PeerMessage
     | RepairMessage

@@ -19,6 +19,7 @@ from dledger.protocol.messages import (
 )
 from dledger.protocol.messages import catalog_commands as command
 from dledger.protocol.messages import group_heartbeat as group
+from dledger.protocol.messages import member_requests as members
 from dledger.protocol.messages import rocketmq as broker
 from dledger.protocol.messages import snapshot as install
 from dledger.protocol.messages import user_commands as user
@@ -81,6 +82,8 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     70: acl.AclDecisionRequest,
     71: acl.AclDecisionResponse,
     72: throttling.ThrottleNotice,
+    76: members.AlterMemberRequest,
+    77: members.AlterMemberResponse,
     84: backup.OpenBackupRequest,
     85: backup.OpenBackupResponse,
     86: backup.ReadBackupLogRequest,

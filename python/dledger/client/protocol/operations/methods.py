@@ -137,6 +137,10 @@ class Operations(ABC):
     node_status = Method(nodes.node_status)
     transfer = Method(nodes.transfer)
     admit = Method(nodes.admit)
+    add_member = Method(nodes.add_member)
+    promote_member = Method(nodes.promote_member)
+    demote_member = Method(nodes.demote_member)
+    remove_member = Method(nodes.remove_member)
     enforce_secret = Method(nodes.enforce_secret)
     upgrade_group = Method(nodes.upgrade_group)
 

@@ -16,6 +16,7 @@ from dledger.client.protocol.results import Lineage
 from dledger.client.protocol.routing import CallPolicy
 from dledger.config import check_name
 from dledger.errors import DLedgerError
+from dledger.net.address import split_address
 from dledger.protocol.messages.catalog_commands import EnforceSecret, UpgradeGroup
 from dledger.protocol.messages.client import (
     AdmitRequest,
@@ -23,6 +24,8 @@ from dledger.protocol.messages.client import (
     StatusRequest,
     TransferRequest,
 )
+from dledger.protocol.messages.member_requests import AlterMemberRequest, MemberAction
+from dledger.protocol.messages.membership import MemberRole
 from dledger.release import FIRST_RELEASES, GROUP_VERSION
 from dledger.types import NodeId
 
@@ -92,6 +95,63 @@ def admit(core: ClientState, node_id: str) -> Operation[None]:
     check_name("node id", node_id)
     terms = CallPolicy(what=f"admit {node_id}", writes=True)
     request = AdmitRequest(node_id=NodeId(node_id), timeout_ms=SERVER_MS)
+    yield Request(request, terms, (), core.config.request_timeout_ms)
+
+
+def add_member(
+    core: ClientState, node_id: str, address: str, *, observer: bool = False, rack: str = ""
+) -> Operation[None]:
+    """Add a node to the group as a learner, which gets the whole log and does not count before it
+    is promoted; nothing is done where it is one already.
+
+    Args:
+        address: where it listens, or will, ``host:port``.
+        observer: it is no learner, but an observer, which never votes.
+        rack: where it stands.
+
+    Raises:
+        ConfigError: the change is not possible; the leader says why.
+    """
+    host, port = split_address(address)
+    role = MemberRole.OBSERVER if observer else MemberRole.LEARNER
+    yield from _alter(core, MemberAction.ADD, node_id, host=host, port=port, role=role, rack=rack)
+
+
+def promote_member(core: ClientState, node_id: str) -> Operation[None]:
+    """Let a learner vote and count, once it has caught up.
+
+    Raises:
+        ConfigError: it is none; the leader says so.
+        Unavailable: it has not caught up in time.
+    """
+    yield from _alter(core, MemberAction.PROMOTE, node_id)
+
+
+def demote_member(core: ClientState, node_id: str) -> Operation[None]:
+    """Let a voter be a learner, which does not count.
+
+    Raises:
+        ConfigError: fewer than a majority of voters that live would be left.
+    """
+    yield from _alter(core, MemberAction.DEMOTE, node_id)
+
+
+def remove_member(core: ClientState, node_id: str) -> Operation[None]:
+    """Remove a member: it stops by itself, and never counts again. Nothing is done where there is
+    none of this id.
+
+    Raises:
+        ConfigError: fewer than a majority of voters that live would be left.
+    """
+    yield from _alter(core, MemberAction.REMOVE, node_id)
+
+
+def _alter(core: ClientState, action: MemberAction, node_id: str, **more: Any) -> Operation[None]:
+    check_name("node id", node_id)
+    terms = CallPolicy(what=f"{action.name.lower()} {node_id}", writes=True)
+    request = AlterMemberRequest(
+        node_id=NodeId(node_id), action=action, timeout_ms=SERVER_MS, **more
+    )
     yield Request(request, terms, (), core.config.request_timeout_ms)
 
 

@@ -1,0 +1,40 @@
+"""Requests that change who a group's members are."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from dledger.protocol.messages.client import LeaderResponse
+from dledger.protocol.messages.membership import MemberRole
+from dledger.types import NodeId, slots_dataclass
+
+
+class MemberAction(IntEnum):
+    """What is to be done with a member."""
+
+    ADD = 0
+    """As a learner or an observer."""
+    PROMOTE = 1
+    """A learner becomes a voter, once it has caught up."""
+    DEMOTE = 2
+    """A voter becomes a learner."""
+    REMOVE = 3
+
+
+@slots_dataclass(kw_only=True)
+class AlterMemberRequest:
+    """Change one member; answered when that is committed. What is so already is a success."""
+
+    node_id: NodeId
+    action: MemberAction
+    host: str = ""
+    """Of a member that is added, as the port, role and rack."""
+    port: int = 0
+    role: MemberRole = MemberRole.LEARNER
+    rack: str = ""
+    timeout_ms: int = 2500
+
+
+@slots_dataclass(kw_only=True)
+class AlterMemberResponse(LeaderResponse):
+    """SUCCESS: the list is so, and committed."""

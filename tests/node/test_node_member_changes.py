@@ -1,0 +1,196 @@
+"""Members are added, promoted, demoted and removed while a group works."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dledger.embedded.ports import free_ports
+from dledger.errors import ConfigError
+from dledger.node.node import NodeServer
+from dledger.protocol.messages.client import TransferRequest
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.member_requests import (
+    AlterMemberRequest,
+    AlterMemberResponse,
+    MemberAction,
+)
+from dledger.protocol.messages.membership import MemberRole
+from dledger.types import NodeId
+
+HOST = "127.0.0.1"
+ADD, PROMOTE, DEMOTE, REMOVE = MemberAction
+
+
+async def ask(group: Any, action: MemberAction, node: str, **fields: Any) -> AlterMemberResponse:
+    """The leader's answer, asked again where that may help."""
+    request = AlterMemberRequest(action=action, node_id=NodeId(node), timeout_ms=10_000, **fields)
+    again = {Code.NOT_LEADER, Code.LEADER_NOT_READY, Code.TERM_CHANGED}
+    while True:
+        client = await group.client()
+        answer: AlterMemberResponse = await client.ask(request)
+        if answer.code not in again:
+            return answer
+
+
+async def done(group: Any, action: MemberAction, node: str, **fields: Any) -> None:
+    answer = await ask(group, action, node, **fields)
+    assert answer.code is Code.SUCCESS, answer
+
+
+class Newcomer:
+    """A node that is no founder."""
+
+    def __init__(self, group: Any, name: str) -> None:
+        (self.port,) = free_ports(HOST, 1)
+        self.name = NodeId(name)
+        self._group = group
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"host": HOST, "port": self.port}
+
+    async def start(self) -> NodeServer:
+        group = self._group
+        addresses = {**group.addresses, self.name: f"{HOST}:{self.port}"}
+        made = group.make("n0").node
+        config = replace(group.config, members=tuple(addresses))
+        node = replace(
+            made, node_id=self.name, directory=group.folder / self.name, port=self.port, joins=True
+        )
+        server = NodeServer(config, node, addresses=lambda: addresses)
+        await server.start()
+        group.nodes[self.name] = server
+        return server
+
+
+def listed(server: NodeServer) -> dict[str, str]:
+    return {member.id: member.role.name for member in server.raft.members}
+
+
+async def grown(group: Any) -> NodeServer:
+    """Three founders and a fourth voter."""
+    newcomer = Newcomer(group, "n3")
+    await (await group.client()).create("t")
+    await done(group, ADD, "n3", **newcomer.place)
+    server = await newcomer.start()
+    await done(group, PROMOTE, "n3")
+    return server
+
+
+async def test_a_member_is_added_and_promoted_while_the_group_works(group: Any) -> None:
+    fourth = await grown(group)
+    await group.agree()
+    assert listed(fourth) == dict.fromkeys(("n0", "n1", "n2", "n3"), "VOTER")
+    leader = await group.leader()
+    if leader is not fourth:
+        client = await group.client(leader)
+        assert (await client.ask(TransferRequest(to=NodeId("n3")))).code is Code.SUCCESS
+    assert await (await group.client(await group.leader())).create("u") >= 0
+
+
+async def test_the_list_survives_a_restart_of_all(group: Any) -> None:
+    fourth = await grown(group)
+    port = fourth.port
+    await group.stop()
+    await group.start()
+    newcomer = Newcomer(group, "n3")
+    newcomer.port = port
+    await newcomer.start()
+    await (await group.client()).create("u")
+    await group.agree()
+    assert {len(node.raft.voters) for node in group.nodes.values()} == {4}
+
+
+async def test_what_is_so_already_is_a_success(group: Any) -> None:
+    fourth = await grown(group)
+    await group.agree()
+    index = fourth.raft.membership.index
+    await done(group, ADD, "n3", host=HOST, port=fourth.port)
+    await done(group, PROMOTE, "n3")
+    await done(group, PROMOTE, "n0")
+    await done(group, REMOVE, "n9")
+    await group.agree()
+    assert fourth.raft.membership.index == index
+
+
+@pytest.mark.group(heartbeat_ms=100, election_ms=1000)
+async def test_a_removed_node_hears_of_it_and_does_not_start_again(group: Any) -> None:
+    fourth = await grown(group)
+    await done(group, REMOVE, "n3")
+    await fourth.removed.wait()
+    await group.stop("n3")
+    with pytest.raises(ConfigError, match="n3 was removed from the group"):
+        await fourth.start()
+    assert await (await group.client()).create("u") >= 0
+    await group.agree()
+
+
+async def test_the_leader_may_be_removed(group: Any) -> None:
+    await grown(group)
+    leader = await group.leader()
+    name = leader.node.node_id
+    await done(group, REMOVE, name)
+    await leader.removed.wait()
+    await group.stop(name)
+    assert await (await group.client()).create("u") >= 0
+    await group.agree()
+
+
+async def test_a_demoted_voter_counts_no_more(group: Any) -> None:
+    follower = await group.follower()
+    name = follower.node.node_id
+    await done(group, DEMOTE, name)
+    leader = await group.leader()
+    assert listed(leader)[name] == "LEARNER"
+    assert len(leader.raft.voters) == 2
+
+
+@pytest.mark.parametrize(
+    ("action", "node", "fields", "said"),
+    [
+        (PROMOTE, "n9", {}, "'n9' is not a member"),
+        (DEMOTE, "n9", {}, "'n9' is not a member"),
+        (ADD, "n1", {"host": "h", "port": 9}, "n1 is a member already, at 127.0.0.1:"),
+    ],
+)
+async def test_what_contradicts_the_list_is_refused(
+    group: Any, action: MemberAction, node: str, fields: dict[str, Any], said: str
+) -> None:
+    answer = await ask(group, action, node, **fields)
+    assert answer.code is Code.UNEXPECTED_ARGUMENT
+    assert said in answer.message
+    assert (await group.leader()).raft.members == ()
+
+
+async def test_what_would_leave_no_live_majority_is_refused(group: Any) -> None:
+    leader = await group.leader()
+    follower = await group.follower()
+    third = next(n for n in group.nodes if group.nodes[n] not in (leader, follower))
+    await group.kill(third)
+    name = follower.node.node_id
+    answer = await ask(group, REMOVE, name)
+    assert answer.code is Code.UNEXPECTED_ARGUMENT
+    assert "fewer than a majority" in answer.message
+
+
+@pytest.mark.group(1)
+async def test_the_last_voter_is_not_removed(group: Any) -> None:
+    answer = await ask(group, REMOVE, "n0")
+    assert answer.code is Code.UNEXPECTED_ARGUMENT
+    assert "no voter would be left" in answer.message
+
+
+async def test_an_observer_gets_everything_and_lacks_no_admission(group: Any) -> None:
+    newcomer = Newcomer(group, "n3")
+    await done(group, ADD, "n3", **newcomer.place, role=MemberRole.OBSERVER, rack="west")
+    server = await newcomer.start()
+    await (await group.client(await group.leader())).create("t")
+    await group.agree()
+    assert server.parts.context.is_admitted
+    assert len(server.raft.voters) == 3
+    assert server.raft.members[-1].rack == "west"
+    answer = await ask(group, PROMOTE, "n3")
+    assert "only a learner becomes a voter" in answer.message
