@@ -92,3 +92,9 @@ def test_a_node_starts_with_any_list_that_the_group_has_had_and_no_other():
     for members in ((N1,), (*founders, NodeId("n3"))):
         with pytest.raises(ConfigError):
             check_members(known, members)
+
+
+def test_an_admission_of_a_node_that_is_in_no_list_changes_nothing():
+    known = Membership(7, Index(6)).with_list(LISTED)
+    assert known.with_incarnation(NodeId("n9"), 5) == known
+    assert known.with_incarnation(N1, 5).of(N1) == 5

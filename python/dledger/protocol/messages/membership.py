@@ -159,7 +159,9 @@ class Membership:
         return replace(self, listed=members, bound=bound, former=former)
 
     def with_incarnation(self, node: NodeId, incarnation: int) -> Membership:
-        """``node`` counts by this incarnation from now on."""
+        """``node`` counts by this incarnation from now on, if it is in the list."""
+        if self.listed and node not in ids_of(self.listed):
+            return self
         bound = tuple(sorted({**dict(self.bound), node: incarnation}.items()))
         listed = tuple(
             replace(member, incarnation=incarnation) if member.id == node else member
