@@ -82,7 +82,17 @@ def encode(catalog: CatalogState) -> bytes:
             for name, w in catalog.transactions.writers.by_name.items()
         ],
         **_encode_digests(catalog.transactions.writers),
+        **_encode_unless_empty(catalog),
     }
+    text = json.dumps(meta, separators=(",", ":"), sort_keys=True).encode()
+    blob = b"".join(packed)
+    whole = b"".join((PREFIX.pack(MAGIC, len(text), len(blob)), text, blob))
+    return whole + CRC.pack(crc32(whole))
+
+
+def _encode_unless_empty(catalog: CatalogState) -> dict[str, Any]:
+    """What came later: a group that never used it has the snapshot of the release before."""
+    meta: dict[str, Any] = {}
     if memberships := _encode_memberships(catalog.consumer_groups):
         meta["memberships"] = memberships
     if catalog.members:
@@ -107,10 +117,7 @@ def encode(catalog: CatalogState) -> bytes:
         meta["settings"] = catalog.settings.image()
     if catalog.group_list:
         meta["group_list"] = catalog.group_list.image()
-    text = json.dumps(meta, separators=(",", ":"), sort_keys=True).encode()
-    blob = b"".join(packed)
-    whole = b"".join((PREFIX.pack(MAGIC, len(text), len(blob)), text, blob))
-    return whole + CRC.pack(crc32(whole))
+    return meta
 
 
 def _numbers(part: Partition | None) -> bytes:
