@@ -199,6 +199,31 @@ def test_member_that_was_admitted_is_none_of_the_restored_group(
         fill(client, 2)
 
 
+def test_list_of_members_of_the_old_group_is_none_of_the_restored_one(
+    tmp_path: Path, place: Path
+) -> None:
+    """Also where it is in the catalog that a wiped member takes over."""
+    with InProcessGroup(3, tmp_path / "old", **SMALL) as group:
+        client = group.client()
+        fill(client)
+        client.upgrade_group()
+        client.add_member("n7", "127.0.0.1:7")
+        back_up(client, place)
+    restore(place, tmp_path / "new")
+    with restored(tmp_path / "new") as new:
+        client = new.client()
+        fill(client, 1)
+        name = next(str(node) for node in new.nodes if node != new.leader)
+        new.kill(name)
+        shutil.rmtree(tmp_path / "new" / name)
+        new.restart(name)
+        client.admit(name)
+        fill(client, 2)
+        for node, of_node in client.status().items():
+            assert sorted(of_node["member_roles"]) == ["n0", "n1", "n2"], node
+        client.add_member("n8", "127.0.0.1:8")
+
+
 def test_copy_tells_how_far_it_shares_records_with_its_ancestor(
     filled: Client, place: Path, tmp_path: Path
 ) -> None:

@@ -67,6 +67,15 @@ def test_a_list_of_members_survives_a_snapshot_with_later_admissions():
     assert again.digest() == catalog.digest()
 
 
+def test_a_list_with_other_incarnations_than_those_that_count_is_dropped():
+    """It is that of the group from whose backup this one was made."""
+    catalog = Catalog(MemoryTables())
+    voters = (LISTED[0], Member(N1, "b", 2, MemberRole.VOTER, 9))
+    catalog.apply_command(6, ChangeMembers(after=-1, members=voters))
+    catalog.apply_command(7, Admit(node_id="n0", members={"n0": 8, "n1": 10}, after=6))
+    assert not catalog.group_list
+
+
 def test_the_entry_of_a_list_is_told_from_its_bytes():
     body = body_of(Index(4), LISTED)
     assert body.startswith(COMMAND_PREFIX)

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from dledger.catalog.versions import SINCE
 from dledger.embedded.ports import free_ports
 from dledger.errors import ConfigError
 from dledger.node.node import NodeServer
+from dledger.protocol.messages.catalog_commands import ChangeMembers
 from dledger.protocol.messages.client import TransferRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.member_requests import (
@@ -22,6 +24,12 @@ from dledger.types import NodeId
 
 HOST = "127.0.0.1"
 ADD, PROMOTE, DEMOTE, REMOVE = MemberAction
+
+
+@pytest.fixture(autouse=True)
+def any_group_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its version."""
+    monkeypatch.setitem(SINCE, ChangeMembers, 0)
 
 
 async def ask(group: Any, action: MemberAction, node: str, **fields: Any) -> AlterMemberResponse:
@@ -194,3 +202,18 @@ async def test_an_observer_gets_everything_and_lacks_no_admission(group: Any) ->
     assert server.raft.members[-1].rack == "west"
     answer = await ask(group, PROMOTE, "n3")
     assert "only a learner becomes a voter" in answer.message
+
+
+@pytest.mark.group(1)
+async def test_a_group_of_an_older_version_keeps_its_members(
+    group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older node would not know the entry."""
+    monkeypatch.setitem(SINCE, ChangeMembers, 1)
+    leader = await group.leader()
+    end = leader.raft.end_index
+    answer = await ask(group, ADD, "n1", host=HOST, port=7001)
+    assert answer.code is Code.UNSUPPORTED
+    assert "run 'dledger upgrade'" in answer.message
+    assert leader.raft.end_index == end
+    assert listed(leader) == {}

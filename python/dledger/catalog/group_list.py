@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +25,16 @@ class GroupList:
         listed = Membership(former=self.former).with_list(members)
         self.members, self.former = listed.listed, listed.former
 
-    def admit(self, node: str, incarnation: int) -> None:
-        """Another incarnation of a member counts."""
-        if any(member.id == node for member in self.members):
-            listed = Membership(listed=self.members).with_incarnation(NodeId(node), incarnation)
+    def admit(self, node: str, counted: Mapping[str, int]) -> None:
+        """Another incarnation of a member counts, now one of these. Where others count than those
+        of the list, it is that of the group from whose backup this one was made."""
+        others = [member for member in self.members if member.id != node and member.incarnation]
+        if any(counted.get(member.id) != member.incarnation for member in others):
+            self.members = ()
+        elif any(member.id == node for member in self.members):
+            listed = Membership(listed=self.members).with_incarnation(
+                NodeId(node), counted.get(node, 0)
+            )
             self.members = listed.listed
 
     def image(self) -> list[Any]:

@@ -326,7 +326,7 @@ class Catalog(CatalogState):
             )
         if isinstance(command, Admit):
             self.members = dict(command.members)
-            self.group_list.admit(command.node_id, command.members.get(command.node_id, 0))
+            self.group_list.admit(command.node_id, command.members)
         else:
             self.members = {str(one.id): one.incarnation for one in command.members}
             self.group_list.change(command.members)

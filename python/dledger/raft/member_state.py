@@ -115,7 +115,8 @@ class Machine(RaftState):
             admission.membership,
             self.log.term_at(index) if index <= self.log.committed_index else None,
         )
-        if index < known.index or (index == known.index and (term is None or known.term == term)):
+        is_known = index == known.index and (term is None or known.term == term)
+        if index < known.index or is_known or index <= admission.shared_index:
             return
         was = admission.is_admitted
         term = NO_TERM if term is None else term

@@ -15,6 +15,8 @@ from dledger.net import Connection
 from dledger.net.address import split_address
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.proposal_queue import ProposalQueue
+from dledger.node.proposals.version_rule import refused_by_version
+from dledger.protocol.messages.catalog_commands import ChangeMembers
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.member_requests import (
     AlterMemberRequest,
@@ -88,6 +90,11 @@ class MemberChanges(NodePart):
             self._reply(connection, request_id, request, code, str(error))
             return
         if wanted != listed:
+            command = ChangeMembers(after=raft.membership.index, members=wanted)
+            refusal = refused_by_version(command, self._context, caught_up=True)
+            if refusal is not None:
+                self._reply(connection, request_id, request, refusal.code, refusal.message)
+                return
             self._ready_loop.feed(raft.propose_members, wanted, self._now_ms())
         index = raft.change.index if raft.change is not None else NO_INDEX
         wait = ChangeWait(connection, request_id, request, index)

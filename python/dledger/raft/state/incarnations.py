@@ -111,6 +111,12 @@ class Admission:
             and self.membership.of(node) == incarnation
         )
 
+    @property
+    def shared_index(self) -> Index:
+        """Entries up to this one are those of the group from whose backup this one was made: they
+        do not change its members. -1 in any other group."""
+        return Index(max((shared for _, shared in self.membership.ancestors), default=NO_INDEX))
+
     def found(
         self, bound: Iterable[tuple[NodeId, int]], group_id: str, members: Iterable[NodeId]
     ) -> None:
@@ -131,7 +137,7 @@ class Admission:
 
     def note(self, entries: Sequence[Entry]) -> bool:
         """``entries`` are at the end of the log now. Whether others count than before."""
-        known = self.membership.index
+        known = max(self.membership.index, self.shared_index)
         changes = [c for c in map(self._change_of, entries) if c is not None and c.index > known]
         if not changes:
             return False
@@ -143,7 +149,8 @@ class Admission:
         """The content of these damaged entries is known now. One may be a change of a release that
         kept no record of it."""
         changes = [change for entry in entries if (change := self._change_of(entry)) is not None]
-        news = [c for c in changes if c.index > self.membership.index and c not in self._held]
+        known = max(self.membership.index, self.shared_index)
+        news = [c for c in changes if c.index > known and c not in self._held]
         if news:
             self._held = sorted([*self._held, *news], key=lambda change: change.index)
             self._record(news)
