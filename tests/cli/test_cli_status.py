@@ -12,6 +12,7 @@ import pytest
 from dledger.cli.group import node_states
 from dledger.cli.group.node_states import NodeStates, problems
 from dledger.errors import Unavailable
+from dledger.node.handlers.metadata import OF_EVERYBODY
 from dledger.testing import InProcessGroup
 from tests.cli.commands import out, run
 
@@ -101,6 +102,16 @@ def test_each_thing_that_is_wrong_with_a_node_is_told(
 def test_node_that_does_not_answer_is_not_well() -> None:
     found = problems({"n0": sound("n0"), "n1": {"error": "does not run"}})
     assert found == {"n1": ["does not run"]}
+
+
+def test_user_who_may_not_describe_the_cluster_is_told_so() -> None:
+    """Nodes tell such a user a few things of themselves (`OF_EVERYBODY`)."""
+    little = {name: value for name, value in sound("n0").items() if name in OF_EVERYBODY}
+    states = NodeStates({}.__getitem__)
+    states.found = {"n0": little | {"members": ["n0"]}}
+    states.wait_for_followers()
+    (reason,) = problems(states.found)["n0"]
+    assert "no rule lets describe the cluster" in reason
 
 
 class Node:

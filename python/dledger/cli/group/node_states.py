@@ -157,7 +157,7 @@ def _reason(address: str, error: DLedgerError) -> str:
 def _committed(found: Mapping[str, State]) -> int:
     """The last entry that a leader has committed; -1 where none leads."""
     leaders = [state for state in found.values() if state.get("role") == "LEADER"]
-    return max((state["committed_index"] for state in leaders), default=-1)
+    return max((state.get("committed_index", -1) for state in leaders), default=-1)
 
 
 def _late(found: Mapping[str, State], goal: int) -> list[str]:
@@ -199,6 +199,8 @@ def _of_node(name: str, state: State) -> list[str]:
         wrong.append("has lost its catalog, and waits for a leader's")
     if "behind" in state:
         wrong.append(f"is {state['behind']:,} entries behind the leader")
+    if "repair" not in state:
+        return [*wrong, "says no more to this user, whom no rule lets describe the cluster"]
     damaged = sum(each["last"] + 1 - each["first"] for each in state["repair"]["faulty"])
     if damaged:
         wrong.append(f"has {damaged:,} damaged entries")
