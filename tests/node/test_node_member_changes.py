@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +42,8 @@ async def ask(group: Any, action: MemberAction, node: str, **fields: Any) -> Alt
         answer: AlterMemberResponse = await client.ask(request)
         if answer.code not in again:
             return answer
+        client.close()
+        await asyncio.sleep(0.01)  # as a client does between two attempts
 
 
 async def done(group: Any, action: MemberAction, node: str, **fields: Any) -> None:

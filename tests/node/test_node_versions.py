@@ -208,7 +208,7 @@ async def test_files_of_a_newer_group_are_not_opened(
         for module in (state_machine, versions, open_files):
             patched.setattr(module, "check_supported", lambda *_: None)
         patched.setattr(
-            "dledger.node.proposals.proposal_queue.refused_by_version", lambda *_, **__: None
+            "dledger.node.proposals.command_rules.refused_by_version", lambda *_, **__: None
         )
         await (await group.client()).execute(newer)
         await until(lambda: active(group) == {GROUP_VERSION + 1})
@@ -228,7 +228,7 @@ async def test_node_stops_before_an_entry_of_a_newer_group(
     (node,) = group.nodes.values()
     applied = node.catalog.applied_index
     monkeypatch.setattr(
-        "dledger.node.proposals.proposal_queue.refused_by_version", lambda *_, **__: None
+        "dledger.node.proposals.command_rules.refused_by_version", lambda *_, **__: None
     )
     asked = (await group.client()).start(
         ExecuteRequest(
