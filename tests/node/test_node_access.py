@@ -15,6 +15,11 @@ from dledger.protocol.messages import catalog_commands as command
 from dledger.protocol.messages import user_commands as user
 from dledger.protocol.messages.acl_decisions import AclDecisionRequest
 from dledger.protocol.messages.acl_rules import AclRule
+from dledger.protocol.messages.backup import (
+    OpenBackupRequest,
+    ReadBackupImageRequest,
+    ReadBackupLogRequest,
+)
 from dledger.protocol.messages.client import (
     AdmitRequest,
     AppendRequest,
@@ -38,10 +43,11 @@ from dledger.protocol.messages.rocketmq import (
     QueryMessageRequest,
     ViewMessageRequest,
 )
+from dledger.protocol.messages.shared_offsets import SharedOffsetsRequest
 from dledger.protocol.messages.splits import SplitRequest
 from dledger.records.body.header import Flag
 from dledger.rocketmq.format.message import Message, encode_message
-from dledger.types import NodeId
+from dledger.types import Index, NodeId
 
 pytestmark = pytest.mark.group(1)
 
@@ -103,6 +109,7 @@ def requests(t: int, stage: int) -> list[Asked]:
         Asked(
             OffsetsRequest(topics=(), newer_than={"t": {0: 9}}, wait_ms=1), ("describe topic t",)
         ),
+        Asked(SharedOffsetsRequest(group_id="g", topics=("t",)), ("describe topic t",)),
         Asked(FetchRequest(topic_id=t, partition=0, start_offset=0), ("read topic t",)),
         Asked(span, ("describe topic t",)),
         Asked(SchemasRequest(topic_id=t), ("describe topic t",)),
@@ -126,6 +133,9 @@ def requests(t: int, stage: int) -> list[Asked]:
             AlterMemberRequest(node_id=NodeId("n0"), action=MemberAction.REMOVE),
             ("admin cluster",),
         ),
+        Asked(OpenBackupRequest(), ("admin cluster",)),
+        Asked(ReadBackupLogRequest(view=9, first=Index(0), max_bytes=9), ("admin cluster",)),
+        Asked(ReadBackupImageRequest(view=9, offset=0, max_bytes=9), ("admin cluster",)),
         Asked(
             AclDecisionRequest(principal="User:a", operation="read", resource_type="topic"),
             ("describe cluster",),
