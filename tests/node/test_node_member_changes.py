@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -36,14 +35,15 @@ def any_group_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
 async def ask(group: Any, action: MemberAction, node: str, **fields: Any) -> AlterMemberResponse:
     """The leader's answer, asked again where that may help."""
     request = AlterMemberRequest(action=action, node_id=NodeId(node), timeout_ms=10_000, **fields)
-    again = {Code.NOT_LEADER, Code.LEADER_NOT_READY, Code.TERM_CHANGED}
+    elsewhere = {Code.NOT_LEADER, Code.TERM_CHANGED}
+    client = await group.client()
     while True:
-        client = await group.client()
         answer: AlterMemberResponse = await client.ask(request)
-        if answer.code not in again:
+        if answer.code in elsewhere:
+            client.close()
+            client = await group.client()
+        elif answer.code is not Code.LEADER_NOT_READY:
             return answer
-        client.close()
-        await asyncio.sleep(0.01)  # as a client does between two attempts
 
 
 async def done(group: Any, action: MemberAction, node: str, **fields: Any) -> None:

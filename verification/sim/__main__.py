@@ -103,7 +103,10 @@ class Total:
     help="A kind of fault that must not happen.",
 )
 @click.option(
-    "--also", multiple=True, type=click.Choice(UNPROMISED), help="A kind that no promise covers."
+    "--also",
+    multiple=True,
+    type=click.Choice(UNPROMISED),
+    help="A kind that comes only when asked.",
 )
 @click.option(
     "--commit-log",

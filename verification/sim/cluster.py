@@ -260,12 +260,14 @@ class Node:
             self._failed(error, loop)
 
     def _refused(self, error: ConfigError, told: tuple[NodeId, ...]) -> None:
-        """It does not start, which only a wrong list of members explains, and it names that and its
-        own."""
+        """It does not start, because it was removed, or for a wrong list of members; then it names
+        that and its own."""
         lists = [", ".join(sorted(members)) for members in (told, self.world.plan.names)]
-        if not told or not all(f" {members}" in str(error) for members in lists):
+        is_removed = f"{self.name} was removed from the group" in str(error)
+        if not is_removed and (not told or not all(f" {one}" in str(error) for one in lists)):
             self.world.breaks("defect", f"{self.name}, told {told}, does not start: {error}", error)
-        self.world.counts.bite("wrong list of members")
+        if not is_removed:
+            self.world.counts.bite("wrong list of members")
         self.world.story.tell(self.name, f"does not start: {error}")
         self.kill(power=False)
 
