@@ -12,6 +12,7 @@ from dledger.config import Tls
 from dledger.net.address import split_address
 from dledger.net.connections.tls import client_context
 from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.group_version import SUPPORTED
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.protocol.messages.peer import (
     HeartBeatRequest,
@@ -43,7 +44,12 @@ def dial(address: str, tls: Tls | None = None) -> socket.socket:
 def hello(group: str, node_id: str = "", members: tuple[str, ...] = ()) -> bytes:
     """The first frame, of a client or of one that says that it is a node."""
     words = HelloRequest(
-        group=group, node_id=node_id, release=RELEASE, members=members, nonce=os.urandom(16)
+        group=group,
+        node_id=node_id,
+        release=RELEASE,
+        members=members,
+        nonce=os.urandom(16),
+        versions=SUPPORTED,  # else it would be refused for that
     )
     return b"".join(encode(words, 1))
 
