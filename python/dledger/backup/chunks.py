@@ -89,9 +89,8 @@ def check_following(end: LogEnd, entries: Entries, segment_bytes: int) -> None:
         CorruptEntry: one is not.
     """
     rest = entries
-    if (
-        end.chain_crc < 0
-    ):  # the first entry of a log whose beginning is gone: nothing vouches for it
+    # the first entry of a log whose beginning is gone: nothing vouches for it
+    if end.chain_crc < 0:
         first = entries[0]
         if first.index != end.position.index + 1 or not body_is_sound(first):
             raise CorruptEntry(f"entry {first.index} is damaged", first.index)

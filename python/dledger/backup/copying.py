@@ -173,7 +173,13 @@ class ChunkWriter:
         self._there = repository.chunks()
         self._pool = pool
         self._waiting: deque[Future[PlainChunk]] = deque()
-        self.written = 0
+        self._new: dict[str, int] = {}
+        """Chunks that were written, with their bytes."""
+
+    @property
+    def written(self) -> int:
+        """Bytes of chunks that were not there yet."""
+        return sum(self._new.values())
 
     def is_there(self, chunk: LogChunk | RowsChunk) -> bool:
         return self._there.get(chunk.name) == chunk.size
@@ -195,8 +201,7 @@ class ChunkWriter:
         name = digest(data)
         if self._there.get(name) != len(data):
             self._target.write(chunk_path(name), data)
-            self._there[name] = len(data)
-            self.written += len(data)
+            self._there[name] = self._new[name] = len(data)
         return PlainChunk(name, len(data))
 
 

@@ -209,7 +209,6 @@ class Repository:
         return len(old), ""
 
     def _remove_but(self, needed: set[str]) -> None:
-
         for name in self.chunks():
             if name not in needed:
                 self.target.remove(chunk_path(name))

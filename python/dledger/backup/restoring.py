@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dledger.backup.cut import RestorePlan
 from dledger.backup.reading import BackupReader, OnBytes
-from dledger.backup.target import Target, named, sync_directory
+from dledger.backup.target import HOST, Target, named
 from dledger.config import EMBEDDED_DEFAULTS
 from dledger.embedded.groupfile import GroupFile
 from dledger.embedded.home import Home
@@ -26,7 +26,6 @@ from dledger.protocol.messages.entry import HardState, LogEnd
 from dledger.protocol.messages.entry_runs import Entries
 from dledger.protocol.messages.membership import Membership
 from dledger.raft.state.group import drawn_name
-from dledger.storage.disk.disk import RealDisk
 from dledger.storage.disk.small_files import make_directory
 from dledger.storage.file_store import FileStore
 from dledger.storage.meta.snapshots import SNAPSHOTS
@@ -40,7 +39,7 @@ SUFFIX: Final = ".restoring"
 MARK: Final = "restore-is-not-finished"
 """A file in a directory that is not complete: the next attempt removes the directory."""
 SYNC_BYTES: Final = 64 << 20
-HOST: Final = "127.0.0.1"
+LOOPBACK: Final = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +83,13 @@ def staged(*targets: Path) -> Iterator[tuple[Path, ...]]:
         for place in places:
             with named(str(place)):
                 for directory in (place, *(one for one in place.rglob("*") if one.is_dir())):
-                    sync_directory(directory)
+                    HOST.fsync_dir(directory)
         for place, target in zip(places, targets, strict=True):
             with named(str(target)):
                 place.rename(target)
                 moved.append((place, target))
                 (target / MARK).unlink()
-                sync_directory(target.parent)
+                HOST.fsync_dir(target.parent)
     except (Exception, KeyboardInterrupt):
         for place, target in moved:  # all of them, or none
             with suppress(OSError):
@@ -113,18 +112,17 @@ class _NodeFiles:
 
     def create(self, term: Term) -> None:
         """An empty store, in a term that all entries are of at most."""
-        disk = RealDisk()
-        store = open_settings(self.settings, disk)
+        store = open_settings(self.settings, HOST)
         self.incarnation = store.identity.incarnation
         store.save_hard_state(HardState(term))
         store.close()
         for name in (TABLES, SNAPSHOTS):
-            make_directory(disk, self.directory / name)
+            make_directory(HOST, self.directory / name)
 
     def stage(self) -> Unpacker:
         """Where the image goes."""
         segment_bytes = self.settings.segment_bytes
-        staging = Staging(self.directory, RealDisk(), segment_bytes=segment_bytes)
+        staging = Staging(self.directory, HOST, segment_bytes=segment_bytes)
         self.unpacker = Unpacker(staging)
         return self.unpacker
 
@@ -135,7 +133,7 @@ class _NodeFiles:
             head, first = self.unpacker.head, self.unpacker.first
             assert head is not None
             self.unpacker.staging.commit(head.index, head.begin, first, catalog=True)
-        self.store = open_settings(self.settings, RealDisk())
+        self.store = open_settings(self.settings, HOST)
         return self.store.end
 
     def append(self, entries: Entries) -> None:
@@ -200,8 +198,8 @@ class RestoreJob:
                 for name in sizes
                 if getattr(report, name) != EMBEDDED_DEFAULTS[name]
             }
-            ports = free_ports(HOST, nodes)
-            addresses = {m: f"{HOST}:{port}" for m, port in zip(members, ports, strict=True)}
+            ports = free_ports(LOOPBACK, nodes)
+            addresses = {m: f"{LOOPBACK}:{port}" for m, port in zip(members, ports, strict=True)}
             home.write(
                 GroupFile(
                     group=group,

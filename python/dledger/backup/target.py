@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from dledger.errors import ConfigError, PathError
+from dledger.storage.disk.disk import RealDisk
 
+HOST: Final = RealDisk()
 LOCAL: Final = ("file", "local")
 PART: Final = ".part"
 """Behind the name of a file that is not whole yet."""
@@ -128,7 +130,7 @@ class LocalTarget:
             except BaseException:
                 fresh.unlink(missing_ok=True)
                 raise
-            sync_directory(path.parent)
+            HOST.fsync_dir(path.parent)
 
     def remove(self, name: str) -> None:
         path = self._root / name
@@ -146,16 +148,7 @@ def _make_directories(path: Path) -> None:
     missing = [above for above in (path, *path.parents) if not above.exists()]
     for directory in reversed(missing):
         directory.mkdir(0o700, exist_ok=True)
-        sync_directory(directory.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        HOST.fsync_dir(directory.parent)
 
 
 class FsspecTarget:
