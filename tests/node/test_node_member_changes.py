@@ -220,3 +220,15 @@ async def test_a_group_of_an_older_version_keeps_its_members(
     assert "run 'dledger upgrade'" in answer.message
     assert leader.raft.end_index == end
     assert listed(leader) == {}
+
+
+@pytest.mark.group(heartbeat_ms=100, election_ms=1000)
+async def test_a_removed_member_has_no_part_in_the_groups_version(group: Any) -> None:
+    """It may stay at its release for ever."""
+    fourth = await grown(group)
+    await done(group, REMOVE, "n3")
+    await fourth.removed.wait()
+    for name in ("n0", "n1", "n2"):
+        parts = group.nodes[name].parts
+        await group.until(lambda parts=parts: "n3" not in parts.peers.links)
+        assert "n3" not in parts.gate.supporting

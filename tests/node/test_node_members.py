@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
 from typing import Any
 
 import pytest
@@ -64,13 +64,9 @@ class Door:
             self._tasks.add(task)
 
     async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        try:
+        with closing(target), suppress(OSError):
             while data := await source.read(1 << 16):
                 target.write(data)
-        except OSError:
-            pass
-        finally:
-            target.close()
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Door]:
@@ -208,7 +204,7 @@ async def test_members_that_know_different_lists_meanwhile_accept_each_other(gro
     leader, follower = await group.leader(), await group.follower()
     tell([leader], listed(group, n3=f"{HOST}:1"))
     for one, other in ((leader, follower), (follower, leader)):
-        one.parts.peers.links[other.node.node_id].redirect()
+        one.parts.peers.links[other.node.node_id].reconnect()
     for one, other in ((leader, follower), (follower, leader)):
         name = other.node.node_id
         await group.until(lambda one=one, name=name: one.parts.peers.connected()[name])

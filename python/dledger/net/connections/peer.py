@@ -114,13 +114,9 @@ class PeerLink:
         self._waiting.append(frame)
         self._waiting_bytes += sum(map(len, frame))
 
-    def renew(self) -> None:
-        """Open the connection anew: the peer may not be one any more to which this side talks."""
-        if self._connection is not None:
-            self._connection.close()
-
-    def redirect(self) -> None:
-        """The peer has moved: give the connection up, and ask for the address again."""
+    def reconnect(self) -> None:
+        """Give the connection up and open another one: the peer has moved, or may not be one any
+        more to which this side talks."""
         if self._newest is not None:
             self._newest.abort()
 

@@ -128,7 +128,7 @@ class Backups(NodePart):
             group=self._group.group,
             group_id=known.group_id,
             ancestors=known.ancestors,
-            members=self._group.members,
+            members=self._raft.voters,
             segment_bytes=self._group.segment_bytes,
             index_file_bytes=self._group.index_file_bytes,
             index=image.index,

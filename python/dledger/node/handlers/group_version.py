@@ -63,7 +63,8 @@ class GroupVersions(NodePart):
         for member, hello in list(self._gate.supporting.items()):
             if text := other_version(self._gate.introduction(), hello):
                 self._sessions.end_member(member, text)
-                self._peers.links[member].renew()
+                if (link := self._peers.links.get(member)) is not None:
+                    link.reconnect()
 
     # --- a new group ------------------------------------------------------------------------------
 

@@ -243,7 +243,8 @@ class PortSessions(NodePart):
         connection.give_way(LoginOver(text))
 
     def _member_left(self, peer: NodeId) -> None:
-        """Who is a member no more has nothing to say to the group."""
+        """Who is a member no more has nothing to say to the group, and no part in its version."""
+        self._gate.supporting.pop(peer, None)
         for connection in list(self._peer_connections.get(peer, ())):
             connection.give_way(NoMember(f"{peer} is not a member any more"))
 

@@ -103,7 +103,7 @@ class Peers:
                 if self._started:
                     self.links[peer].start()
             elif self._places.get(peer) != former.get(peer):
-                self.links[peer].redirect()
+                self.links[peer].reconnect()
 
     def _left(self, peer: NodeId) -> None:
         del self._leaving[peer]
