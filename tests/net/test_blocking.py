@@ -14,7 +14,7 @@ import pytest
 from tls_port import open_blocking
 
 from dledger.errors import Unavailable, WrongGroup
-from dledger.net.connections.blocking import BlockingConnection, Lost
+from dledger.net.connections.blocking import WAKE_BYTES, BlockingConnection, Lost
 from dledger.net.secret import Secret, Side
 from dledger.protocol.messages.client import (
     AppendRequest,
@@ -83,6 +83,31 @@ def test_answer_with_a_large_payload_comes_whole(call: Call) -> None:
     assert found == fetched
     assert payload == body
     assert connection.welcome.group == "g"
+
+
+def test_few_bytes_are_not_waited_for_in_vain_behind_a_large_payload(call: Call) -> None:
+    """Neither the last ones of the payload, nor a small answer that follows it."""
+    body = bytes(3 * WAKE_BYTES + 1)
+    fetched = FetchResponse(
+        code=Code.SUCCESS, batches=(FetchedBatch(base_offset=0, count=1, size=len(body), crc=0),)
+    )
+    status = StatusResponse(code=Code.SUCCESS, status={"n": 1})
+    whole = b"".join(encode(fetched, 2, [body]))
+    taken = threading.Event()
+
+    def script(sock: socket.socket) -> None:
+        answer(sock, (HELLO, []))
+        sock.recv(65536)
+        sock.sendall(whole[:-1])
+        taken.wait(10)
+        sock.sendall(whole[-1:])
+        sock.recv(65536)
+        sock.sendall(b"".join(encode(status, 3)))
+
+    connection = call(script)
+    connection.send(FetchRequest(topic_id=1, partition=0, start_offset=0))
+    assert connection.receive(soon(), lambda _: taken.set())[2] == body
+    assert connection.ask(StatusRequest(), (), soon())[0] == status
 
 
 def test_head_of_a_large_answer_is_told_before_the_rest_has_come(call: Call) -> None:

@@ -159,6 +159,25 @@ def test_only_a_little_memory_is_kept_and_the_oldest_goes_first() -> None:
     assert memory.kept == 4 * MIB, "what was kept for payloads of another size goes"
 
 
+@pytest.mark.parametrize("advice", [payload_memory.HUGE_PAGES, None, 1 << 20])
+def test_memory_in_huge_pages_is_used_again(
+    advice: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And that of a system without them, or of one that does not know the advice."""
+    monkeypatch.setattr(payload_memory, "HUGE_PAGES", advice)
+    memory = PayloadMemory()
+    first = filled(memory, 5 * MIB + 1, 7)
+    held = first[-1:]
+    del first
+    other = filled(memory, 6 * MIB, 8)
+    assert bytes(held) == bytes([7])
+    del other
+    assert memory.kept == 6 * MIB
+    again = filled(memory, 4 * MIB + 1, 9)
+    assert memory.kept == 0, "payloads of like sizes follow one another"
+    assert again == bytes([9]) * len(again)
+
+
 def test_payloads_end_in_any_thread() -> None:
     memory = PayloadMemory()
     ended: list[memoryview] = []

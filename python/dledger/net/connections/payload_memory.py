@@ -11,7 +11,9 @@ else refers to it.
 
 from __future__ import annotations
 
+import mmap as system
 import weakref
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, PAGESIZE, mmap
@@ -22,6 +24,10 @@ CAN_LEND: Final = find_spec("_ctypes") is not None
 """An interpreter that was built without libffi has no object to lend memory by."""
 KEPT_BYTES: Final = 16 << 20
 """Memory that is kept while no payload lies in it: about as much as comes at once."""
+HUGE_BYTES: Final = 2 << 20
+"""A huge page: cleared and mapped at once, which 512 pages one by one take several times as long
+for as it takes to receive them."""
+HUGE_PAGES: Final[int | None] = getattr(system, "MADV_HUGEPAGE", None)
 ALONE: Final = 2
 """References to what a list alone refers to, as `getrefcount` has them: its own argument counts."""
 
@@ -57,9 +63,10 @@ class PayloadMemory:
         return memoryview(loan).cast("B")[:size]
 
     def _find(self, size: int) -> mmap:
-        # in steps of an eighth at most, so that payloads of like sizes follow one another
+        # in steps of an eighth at most, so that payloads of like sizes follow one another; the
+        # system begins at a huge page what has whole ones, of which the last may stay untouched
         step = max(PAGESIZE, 1 << max(size.bit_length() - 4, 0))
-        room = -(-size // step) * step
+        room = _up(size, HUGE_BYTES if size >= HUGE_BYTES else step)
         for _ in range(len(self._kept)):
             try:
                 last = [self._kept.pop()]  # a list counts as one reference in each Python
@@ -70,7 +77,12 @@ class PayloadMemory:
             # a loan among collected garbage has ended, while its views are there for each __del__
             elif getrefcount(last[0]) == ALONE:
                 return last[0]
-        return mmap(-1, room, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+        memory = mmap(-1, room, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+        whole = _up(size, step) // HUGE_BYTES * HUGE_BYTES
+        if whole and HUGE_PAGES is not None:
+            with suppress(OSError):  # a kernel without them
+                memory.madvise(HUGE_PAGES, 0, whole)
+        return memory
 
     def _give_back(self, memory: mmap) -> None:
         if len(memory) > self._kept_bytes // 2:
@@ -81,6 +93,10 @@ class PayloadMemory:
                 self._kept.pop(0)
             except IndexError:
                 break
+
+
+def _up(size: int, step: int) -> int:
+    return -(-size // step) * step
 
 
 payload_memory: Final = PayloadMemory()
