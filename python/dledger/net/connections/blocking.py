@@ -18,7 +18,7 @@ from dledger.interrupts import is_interrupt, told_as
 from dledger.net.address import split_address, tune
 from dledger.net.connections.handshake import Greeting, unanswered
 from dledger.net.connections.patience import ThrottlePause
-from dledger.net.connections.payload_memory import payload_memory
+from dledger.net.connections.payload_memory import answer_memory
 from dledger.net.connections.tls import (
     CertificateRefused,
     certificate_refused,
@@ -85,7 +85,7 @@ class BlockingConnection:
         """Takes the node's last answer to the proof, while that is under way."""
         self._proof: list[Buffer] = []
         """The proof that leaves with the first request: the node takes both in one turn."""
-        self._reader = FrameReader(limits, memory=payload_memory.take)
+        self._reader = FrameReader(limits, memory=answer_memory.take)
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._frames: deque[Frame] = deque()
         self._request_id = 0

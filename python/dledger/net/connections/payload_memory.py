@@ -101,3 +101,5 @@ def _up(size: int, step: int) -> int:
 
 payload_memory: Final = PayloadMemory()
 """That of this process."""
+answer_memory: Final = PayloadMemory(2 * KEPT_BYTES)
+"""For what blocking clients read: a program works on some answers while the next ones come."""
