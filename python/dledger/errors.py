@@ -8,6 +8,7 @@ and says whether asking again can help. Every message names the thing and the wa
     |   |-- UnknownOption       ... with the nearest known name
     |   |-- ForkedClient        a producer or the like in a forked child
     |   |-- UnsupportedVersion  the group is newer than this release
+    |   |-- NodeRemoved         this node is no member any more
     |   `-- SchemaMismatch      columns that do not fit a topic's
     |-- PathError               a path is a file, not writable, or full    definite
     |-- WrongGroup              that store or address is another group's   definite
@@ -73,6 +74,11 @@ class ForkedClient(ConfigError):
 class UnsupportedVersion(ConfigError):
     """The group has a version that this release does not support; the message names one that
     does."""
+
+
+class NodeRemoved(ConfigError):
+    """The group has removed this node, which ends and does not start again on its files; the
+    message says how it comes back."""
 
 
 class SchemaMismatch(ConfigError):

@@ -20,6 +20,7 @@ from dledger.protocol.messages.membership import (
     Membership,
     check_members,
     fingerprint,
+    is_outdated,
 )
 from dledger.storage.meta.members import pack_membership, unpack_membership
 from dledger.types import Index, NodeId, Position, Term
@@ -99,8 +100,22 @@ def test_a_node_starts_with_any_list_that_the_group_has_had_and_no_other():
     for members in (founders, (N1, N0), (N0,)):
         check_members(known, members)
     for members in ((N1,), (*founders, NodeId("n3"))):
-        with pytest.raises(ConfigError):
+        with pytest.raises(ConfigError, match="members are n0, and were n0, n1, n2 at its found"):
             check_members(known, members)
+    soon = Change(Position(Term(2), Index(9)), Index(6), NodeId(""), 0, LISTED)
+    just_founded = replace(known, listed=(), former=(), changes=(soon,))
+    with pytest.raises(ConfigError, match="members are n0, n1, n2, but"):
+        check_members(just_founded, (N0, N1))
+    check_members(replace(known, former=(), changes=(soon,)), (N0, N1))
+
+
+def test_only_the_list_of_today_is_not_outdated():
+    founders = (N0, N1, NodeId("n2"))
+    known = Membership(7, Index(6), group_id="A", members=founders)
+    assert not is_outdated(known, founders)
+    known = known.with_list(LISTED)
+    assert not is_outdated(known, (N1, N0))
+    assert is_outdated(known, founders)
 
 
 def test_an_admission_of_a_node_that_is_in_no_list_changes_nothing():

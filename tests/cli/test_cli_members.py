@@ -89,7 +89,10 @@ def test_roles_are_the_leaders_word() -> None:
     lags = WIPED | {"member_roles": {"n0": "VOTER", "n1": "VOTER"}}
     look = GroupLook({"n0": leads, "n1": lags, "c:1": {"error": "does not answer"}}, {}, {})
     roles = {row["node"]: row["role"] for row in member_rows(look)}
-    assert roles == {"n0": "voter", "n1": "learner", "n2": "voter", "c:1": None}
+    assert roles == {"n0": "voter", "n1": "learner"}, "n2 was removed, and its address is c:1"
+    del look.states["n0"]
+    roles = {row["node"]: row["role"] for row in member_rows(look)}
+    assert roles == {"n0": "voter", "n1": "voter", "n2": "voter", "c:1": None}
 
 
 def test_status_that_a_principal_may_not_see_in_whole_makes_a_row(

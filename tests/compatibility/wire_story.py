@@ -46,7 +46,7 @@ SINCE = {
     "PushEntryResponse": {"is_watched"},
     "ExecuteRequest": {"reset"},
     "HelloRequest": {"takes_notices", "as_node", "authentication", "versions", "group_version"},
-    "HelloResponse": {"versions", "group_version"},
+    "HelloResponse": {"versions", "group_version", "removed_by", "listed"},
     "MemberResponse": {"founders", "members", "former"},
 }
 """Fields that came later; they are not sent while they say nothing."""

@@ -157,7 +157,7 @@ def test_group_of_one_whose_disk_lost_committed_entries_names_the_way_out(
         subprocess.run(["cp", "-a", kept / name, directory / name], check=True)
     with pytest.raises(
         DLedgerError,
-        match=r"disk has lost them, and the group has no other node.*--accept-loss \d+",
+        match=r"disk has lost them, and the group has no other voter.*--accept-loss \d+",
     ):
         EmbeddedGroup(log_path, replicas=1, **SMALL)
 

@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 
+from dledger.catalog.versions import SINCE
 from dledger.client import AsyncClient
 from dledger.config import GroupConfig, NodeConfig
 from dledger.embedded.ports import free_ports
 from dledger.net import Connection, FrameLimits, Handlers, connect
 from dledger.node.node import NodeServer
 from dledger.protocol.messages.catalog_commands import (
+    ChangeMembers,
     Command,
     CommitTransaction,
     CreateTopic,
@@ -408,3 +410,9 @@ def group(
 ) -> contextlib.AbstractAsyncContextManager[Group]:
     """Three nodes, or what the mark ``group`` of the test or its module says."""
     return marked(play, request)
+
+
+@pytest.fixture
+def takes_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group takes changes of its members, whatever its version."""
+    monkeypatch.setitem(SINCE, ChangeMembers, 0)

@@ -8,87 +8,28 @@ from typing import Any
 import pytest
 
 from dledger.catalog.versions import SINCE
-from dledger.embedded.ports import free_ports
 from dledger.errors import ConfigError
 from dledger.node.node import NodeServer
 from dledger.protocol.messages.catalog_commands import ChangeMembers
 from dledger.protocol.messages.client import TransferRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.member_requests import (
-    AlterMemberRequest,
-    AlterMemberResponse,
     MemberAction,
 )
 from dledger.protocol.messages.membership import MemberRole
 from dledger.types import NodeId
+from tests.node.growing import HOST, Newcomer, ask, done, grown
 
-HOST = "127.0.0.1"
 ADD, PROMOTE, DEMOTE, REMOVE = MemberAction
 
 
 @pytest.fixture(autouse=True)
-def any_group_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def any_group_takes_them(takes_members: None) -> None:
     """Whatever its version."""
-    monkeypatch.setitem(SINCE, ChangeMembers, 0)
-
-
-async def ask(group: Any, action: MemberAction, node: str, **fields: Any) -> AlterMemberResponse:
-    """The leader's answer, asked again where that may help."""
-    request = AlterMemberRequest(action=action, node_id=NodeId(node), timeout_ms=10_000, **fields)
-    elsewhere = {Code.NOT_LEADER, Code.TERM_CHANGED}
-    client = await group.client()
-    while True:
-        answer: AlterMemberResponse = await client.ask(request)
-        if answer.code in elsewhere:
-            client.close()
-            client = await group.client()
-        elif answer.code is not Code.LEADER_NOT_READY:
-            return answer
-
-
-async def done(group: Any, action: MemberAction, node: str, **fields: Any) -> None:
-    answer = await ask(group, action, node, **fields)
-    assert answer.code is Code.SUCCESS, answer
-
-
-class Newcomer:
-    """A node that is no founder."""
-
-    def __init__(self, group: Any, name: str) -> None:
-        (self.port,) = free_ports(HOST, 1)
-        self.name = NodeId(name)
-        self._group = group
-
-    @property
-    def place(self) -> dict[str, Any]:
-        return {"host": HOST, "port": self.port}
-
-    async def start(self) -> NodeServer:
-        group = self._group
-        addresses = {**group.addresses, self.name: f"{HOST}:{self.port}"}
-        made = group.make("n0").node
-        config = replace(group.config, members=tuple(addresses))
-        node = replace(
-            made, node_id=self.name, directory=group.folder / self.name, port=self.port, joins=True
-        )
-        server = NodeServer(config, node, addresses=lambda: addresses)
-        await server.start()
-        group.nodes[self.name] = server
-        return server
 
 
 def listed(server: NodeServer) -> dict[str, str]:
     return {member.id: member.role.name for member in server.raft.members}
-
-
-async def grown(group: Any) -> NodeServer:
-    """Three founders and a fourth voter."""
-    newcomer = Newcomer(group, "n3")
-    await (await group.client()).create("t")
-    await done(group, ADD, "n3", **newcomer.place)
-    server = await newcomer.start()
-    await done(group, PROMOTE, "n3")
-    return server
 
 
 async def test_a_member_is_added_and_promoted_while_the_group_works(group: Any) -> None:
@@ -232,3 +173,34 @@ async def test_a_removed_member_has_no_part_in_the_groups_version(group: Any) ->
         parts = group.nodes[name].parts
         await group.until(lambda parts=parts: "n3" not in parts.peers.links)
         assert "n3" not in parts.gate.supporting
+
+
+async def test_a_list_that_the_group_once_had_is_a_warning(
+    group: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await grown(group)
+    await group.agree()
+    await group.restart("n0")
+    said = "n0 was told that the members are n0, n1, n2, which the group once had"
+    assert said in caplog.text
+    assert "the list in its log counts: n0, n1, n2, n3" in caplog.text
+    caplog.clear()
+    group.config = replace(group.config, members=tuple(map(NodeId, ("n3", "n2", "n1", "n0"))))
+    await group.restart("n1")
+    assert "once had" not in caplog.text
+    await group.agree()
+
+
+async def test_a_list_that_the_group_never_had_is_refused(group: Any) -> None:
+    newcomer = Newcomer(group, "n3")
+    await grown(group, newcomer)
+    await group.agree()
+    await group.stop("n0", "n3")
+    other = tuple(map(NodeId, ("n0", "n1", "n3")))
+    group.config = replace(group.config, members=other)
+    for start in (group.start("n0"), newcomer.start(other, joins=False)):
+        with pytest.raises(ConfigError, match="n0, n1, n2, n3, and were n0, n1, n2 at its found"):
+            await start
+    await newcomer.start(other)  # with joins the list only says whom to ask
+    await group.stop("n3")
+    await newcomer.start(tuple(map(NodeId, ("n0", "n1", "n2", "n3"))), joins=False)

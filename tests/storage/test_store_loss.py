@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dledger.errors import ConfigError, CorruptStore
 from dledger.protocol.messages.entry import HardState
-from dledger.protocol.messages.membership import Membership
+from dledger.protocol.messages.membership import Change, Member, MemberRole, Membership
 from dledger.storage.background import BackgroundState
 from dledger.storage.meta.snapshots import SNAPSHOTS, SnapshotFiles
-from dledger.types import Index, NodeId, Term
+from dledger.types import Index, NodeId, Position, Term
 from verification.disk.memory_disk import MemoryDisk, kills
 
 WHY = "the log ends at entry 2, but entries up to 5 were committed here: the disk has lost them"
@@ -23,15 +24,14 @@ BY_HINT, BY_CHECKPOINT = "by hint", "by checkpoint"
 WAYS = pytest.mark.parametrize("way", [BY_HINT, BY_CHECKPOINT])
 
 
-def disk_that_lost_entries(kit, way: str = BY_HINT) -> MemoryDisk:
+def disk_that_lost_entries(kit, way: str = BY_HINT, known: Membership | None = None) -> MemoryDisk:
     """Entries 0 to 5 were synced and committed; of data, index and mark the disk has what they were
     after entry 2. What else it knows of the others is the hint of a commit, or a checkpoint of the
     catalog."""
     disk, store = kit.fresh(BackgroundState.MANUAL)
     kit.fill(store, [60] * 3)
-    store.save_membership(
-        Membership(OLD, bound=((NodeId("n0"), OLD), (NodeId("n1"), 12), (NodeId("n2"), 13)))
-    )
+    three = ((NodeId("n0"), OLD), (NodeId("n1"), 12), (NodeId("n2"), 13))
+    store.save_membership(known or Membership(OLD, bound=three))
     store.keep()
     store.save_hard_state(HardState(Term(2), NodeId("n1"), Index(2)))
     before = {
@@ -104,7 +104,7 @@ def test_crash_keeps_the_loss_known_until_the_new_incarnation_exists(kit, power,
 def test_lone_node_that_lost_committed_entries_needs_the_exact_index(kit, way):
     """It starts only when the accepted index is the last one that is left."""
     disk = disk_that_lost_entries(kit, way)
-    says = f"{WHY}, and the group has no other node.*--accept-loss 2'"
+    says = f"{WHY}, and the group has no other voter.*--accept-loss 2'"
     kit.refuses(disk, CorruptStore, says, is_alone=True)
     for wrong in (-1, 1, 3, 5):
         says = f"--accept-loss {wrong}: not for .* its log ends at entry 2"
@@ -131,3 +131,42 @@ def test_nonexistent_or_recoverable_loss_is_not_accepted(kit, disk, store):
     says = r"--accept-loss 2: not for .* nothing is lost that only it had"
     for lossy, alone in ((disk, True), (disk_that_lost_entries(kit), False)):
         kit.refuses(lossy, ConfigError, says, is_alone=alone, accept_loss=2)
+
+
+def listed(*roles: MemberRole) -> tuple[Member, ...]:
+    return tuple(
+        Member(NodeId(f"n{number}"), "host", 7001 + number, role, OLD + number)
+        for number, role in enumerate(roles)
+    )
+
+
+VOTER, LEARNER, OBSERVER = MemberRole
+ONE = (NodeId("n0"),)
+THREE = (NodeId("n0"), NodeId("n1"), NodeId("n2"))
+
+
+@pytest.mark.parametrize(
+    ("founders", "now", "soon", "alone"),
+    [
+        (ONE, (), (), True),
+        (THREE, (), (), False),
+        (ONE, (VOTER, VOTER, VOTER), (), False),
+        (THREE, (VOTER,), (), True),
+        (THREE, (VOTER, LEARNER, OBSERVER), (), True),
+        (ONE, (VOTER,), (VOTER, VOTER), False),
+        (THREE, (VOTER, VOTER), (VOTER,), False),
+    ],
+)
+def test_whether_a_node_is_alone_goes_by_the_members_of_today(kit, founders, now, soon, alone):
+    """The settings may say what the group was founded with; a list that is under way counts too."""
+    known = Membership(OLD, Index(0), bound=((NodeId("n0"), OLD),), members=founders)
+    known = known.with_list(listed(*now)) if now else known
+    changes = (Change(Position(Term(2), Index(1)), Index(0), NodeId(""), 0, listed(*soon)),)
+    disk = disk_that_lost_entries(kit, known=replace(known, changes=changes if soon else ()))
+    told = len(founders) == 1
+    if alone:
+        kit.refuses(disk, CorruptStore, "--accept-loss 2", is_alone=told)
+    else:
+        says = "nothing is lost that only it had"
+        kit.refuses(disk, ConfigError, says, is_alone=told, accept_loss=2)
+        assert kit.open(disk, is_alone=told).identity.incarnation != OLD

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from dledger.backup.chunks import digest
 from dledger.errors import CorruptStore
 from dledger.protocol.messages.entry import LogEnd
-from dledger.protocol.messages.hello import Ancestors
+from dledger.protocol.messages.membership import Ancestors
 from dledger.types import Index, NodeId, Position, Term
 
 MANIFESTS: Final = "manifests"

@@ -28,6 +28,7 @@ from dledger.errors import ConfigError, DLedgerError, PathError, Unavailable
 from dledger.logs.output import Output
 from dledger.net import run
 from dledger.net.user_directory import forget_group
+from dledger.node.handlers.removed_node import removal
 from dledger.node.node import NodeServer
 from dledger.node.peers.membership_secret import with_secret
 from dledger.node.process import tell_counted, tune_interpreter
@@ -172,15 +173,18 @@ async def first_reason_to_end(server: NodeServer, watch: Watch) -> str:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, terminated.set)
-    signalled, watched, failed = waits = (
+    signalled, watched, removed, failed = waits = (
         asyncio.ensure_future(terminated.wait()),
         asyncio.ensure_future(watch.reason_to_end()),
+        asyncio.ensure_future(server.removed.wait()),
         asyncio.ensure_future(server.wait_failed()),
     )
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if failed.done():
             failed.result()
+        if removed.done():
+            return str(removal(server.node))
         return "asked to by a signal" if signalled.done() else watched.result()
     finally:
         for wait in waits:

@@ -22,6 +22,7 @@ from dledger.config.credentials import parse_credentials
 from dledger.errors import ConfigError
 from dledger.interrupts import suppressed, told_as
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
+from dledger.protocol.messages.membership import pack_list
 from dledger.protocol.wire.msgpack import pack
 
 LEAST: Final = 32
@@ -34,11 +35,13 @@ class Side(Enum):
 
     OPENS = "opens"
     ACCEPTS = "accepts"
+    REMOVES = "removes"
+    """It accepts connections, and refuses this one of a node that the group has removed."""
 
 
 def said(
     by: str, hello: HelloRequest, answer: HelloResponse, nonce: bytes | None = None
-) -> tuple[str | int | bytes, ...]:
+) -> tuple[object, ...]:
     """What tells a connection from any other one, for a proof ``by`` one side or exchange; the rest
     as in `Secret.proof`."""
     return (
@@ -54,6 +57,7 @@ def said(
         answer.node_id,
         answer.group_id,
         answer.nonce if nonce is None else nonce,
+        *((answer.removed_by, *pack_list(answer.listed)) if by == Side.REMOVES.value else ()),
     )
 
 

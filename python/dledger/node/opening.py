@@ -10,12 +10,13 @@ from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import Environment
-from dledger.errors import CatalogLost, ConfigError, CorruptStore
+from dledger.errors import CatalogLost, CorruptStore
 from dledger.node.audit import AuditLog
 from dledger.node.audit.audit_file import AuditFile
 from dledger.node.checkpoints import Checkpoints
 from dledger.node.context import CurrentSettings, NodeContext
 from dledger.node.events import NodeEvents
+from dledger.node.handlers.removed_node import removal
 from dledger.node.handlers.replaced_disks import (
     COMMAND_PREFIX,
     body_of,
@@ -28,6 +29,12 @@ from dledger.node.peers.handshake import Gate
 from dledger.node.peers.links import Peers
 from dledger.node.peers.members import GroupMembers
 from dledger.node.snapshot.snapshots import summary_of
+from dledger.protocol.messages.membership import (
+    Membership,
+    check_members,
+    ids_of,
+    is_outdated,
+)
 from dledger.raft.raft_node import RaftNode
 from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.storage.api import Fault, LogStore
@@ -117,7 +124,8 @@ def _core(
     """The core, which tells ``members`` its list.
 
     Raises:
-        ConfigError: the group has removed the node, or never had the list of the settings.
+        NodeRemoved: the group has removed the node.
+        ConfigError: it never had the list of the settings.
     """
     founders = saved.membership.members if saved.membership is not None else ()
     joins = node.node_id not in founders if founders else node.joins
@@ -130,13 +138,31 @@ def _core(
         options=RaftOptions(node.cache_bytes, change_of, COMMAND_PREFIX, body_of, joins),
     )
     if raft.is_removed:
-        raise ConfigError(
-            f"{node.node_id} was removed from the group. To let it in again, empty "
-            f"{node.directory}, say 'dledger members add {node.node_id} HOST:PORT', and start it "
-            "with --join"
-        )
+        raise removal(node)
+    _check_told(group, node, raft.membership)
     members.begin(raft.members, joins=joins)
     return raft
+
+
+def _check_told(group: GroupConfig, node: NodeConfig, known: Membership) -> None:
+    """The settings' list, of a node that is more than a founder by now. With ``joins`` that only
+    says whom to ask.
+
+    Raises:
+        ConfigError: the group never had it.
+    """
+    if node.joins or not known.founded:
+        return
+    if node.node_id not in known.members:
+        check_members(known, group.members)
+    if is_outdated(known, group.members):
+        logger.warning(
+            "%s was told that the members are %s, which the group once had (--peers); the list in "
+            "its log counts: %s. Tell it these at its next start",
+            node.node_id,
+            ", ".join(group.members),
+            ", ".join(ids_of(known.listed)),
+        )
 
 
 def _catalog(

@@ -18,6 +18,7 @@ from dledger.node.handlers.member_changes import MemberChanges
 from dledger.node.handlers.metadata import MetadataHandler
 from dledger.node.handlers.offsets import LinearizableReads, Offsets
 from dledger.node.handlers.parked_requests import LongPolls
+from dledger.node.handlers.removed_node import RemovedNode
 from dledger.node.handlers.replaced_disks import Admissions
 from dledger.node.handlers.request_router import RequestHandlers, RequestRouter
 from dledger.node.maintenance.clock_check import ClockCheck
@@ -86,6 +87,7 @@ class NodeParts:
         self.sessions = ConsumerSessions(context, self.proposals, linearizable=self.linearizable)
         self.backups = Backups(context)
         self.member_changes = MemberChanges(context, self.proposals)
+        RemovedNode(context)
         handlers = RequestHandlers(
             access=access,
             proposals=self.proposals,

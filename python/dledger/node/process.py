@@ -17,6 +17,7 @@ from dledger.logs.output import Output
 from dledger.net import run
 from dledger.net.reloaded import Reloaded
 from dledger.net.service_manager import ServiceManager
+from dledger.node.handlers.removed_node import removal
 from dledger.node.node import NodeServer
 from dledger.node.service import tell
 from dledger.storage.disk.disk import Disk
@@ -53,6 +54,7 @@ def run_node(
     Raises:
         StorageError: the disk failed, and the node stopped acknowledging at once; exit with an
             error.
+        NodeRemoved: the group has removed it, before or now.
         CorruptStore, WrongGroup, PathError, PortInUse: it could not start.
     """
     output = log_to_stderr()
@@ -96,7 +98,7 @@ async def serve(
     waits = {
         asyncio.create_task(signalled.wait(), name="asked to by a signal"),
         asyncio.create_task(server.wait_idle(), name="nobody has used it"),
-        asyncio.create_task(server.removed.wait(), name="it was removed from the group"),
+        asyncio.create_task(_end_of(server), name="it was removed from the group"),
         asyncio.create_task(server.wait_failed(), name="it failed"),
     }
     done, rest = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -112,6 +114,12 @@ async def serve(
     manager.stopping()
     await server.stop()
     first.result()
+
+
+async def _end_of(server: NodeServer) -> None:
+    """Raises the error of a node that its group has removed, once it has."""
+    await server.removed.wait()
+    raise removal(server.node)
 
 
 def _reload(manager: ServiceManager, server: NodeServer) -> None:

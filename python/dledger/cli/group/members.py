@@ -18,7 +18,7 @@ from dledger.cli.common import (
     print_rows,
     yes_option,
 )
-from dledger.cli.group.node_states import GroupLook, State, look_at
+from dledger.cli.group.node_states import GroupLook, State, look_at, members_now
 
 if TYPE_CHECKING:
     from dledger.client import Client
@@ -126,7 +126,8 @@ def remove(node: str, yes: bool, bootstrap: str, timeout: float) -> None:
 
 
 def member_rows(look: GroupLook) -> list[dict[str, Any]]:
-    """A row for each member, also for those that only others name. None where nobody tells."""
+    """A row for each member, by the leader's list; without one, for all that any node names. None
+    where nobody tells."""
     answering = [state for state in look.states.values() if "error" not in state]
     leader = next((state for state in answering if state["role"] == "LEADER"), {})
     named = {name for state in answering for name in state["members"]}
@@ -134,7 +135,8 @@ def member_rows(look: GroupLook) -> list[dict[str, Any]]:
     roles = dict.fromkeys(named, "VOTER")
     for state in (*answering, leader):
         roles |= state.get("member_roles", {})
-    return [_row(name, look, leader, roles) for name in sorted({*look.states, *named})]
+    names = members_now(look.states) or {*look.states, *named}
+    return [_row(name, look, leader, roles) for name in sorted(names)]
 
 
 def _row(name: str, look: GroupLook, leader: State, roles: Mapping[str, str]) -> dict[str, Any]:

@@ -164,13 +164,24 @@ def _late(found: Mapping[str, State], goal: int) -> list[str]:
     return [name for name, state in found.items() if state.get("applied_index", goal) < goal]
 
 
+def members_now(found: Mapping[str, State]) -> frozenset[str] | None:
+    """The members by the word of the leader with the highest term; None where nobody leads."""
+    leading = [state for state in found.values() if state.get("role") == "LEADER"]
+    newest = max(leading, key=lambda state: state.get("term", -1), default=None)
+    return None if newest is None else frozenset(newest["members"])
+
+
 def problems(found: Mapping[str, State]) -> dict[str, list[str]]:
-    """By node, what is not well with it; nothing where all is."""
+    """By node, what is not well with it; nothing where all is. Of nodes that are members no more,
+    as a leader says, nothing is wanted."""
     answering = {name: state for name, state in found.items() if "error" not in state}
     leaders = sorted(name for name, state in answering.items() if state["role"] == "LEADER")
     groups = {state.get("group_id", "") for state in answering.values()}
     told: dict[str, list[str]] = {}
+    current = members_now(found)
     for name, state in found.items():
+        if current is not None and name not in current and len(groups) < 2:
+            continue
         if "error" in state:
             told[name] = [state["error"]]
             continue
@@ -184,7 +195,7 @@ def problems(found: Mapping[str, State]) -> dict[str, list[str]]:
         wrong += [
             f"names {member} as a member, which nobody has an address of"
             for member in state["members"]
-            if member not in found
+            if member not in found and (current is None or member in current)
         ]
         if wrong:
             told[name] = wrong

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from dledger.errors import DLedgerError
-from dledger.protocol.messages.hello import Ancestors
+from dledger.protocol.messages.membership import Ancestors
 from dledger.times import datetime_of
 from dledger.types import slots_dataclass
 

@@ -27,7 +27,9 @@ from dledger.protocol.messages.hello import (
     HelloRequest,
     HelloResponse,
 )
+from dledger.protocol.messages.membership import Member
 from dledger.release import RELEASE
+from dledger.types import NO_INDEX, Index
 
 FindSecret = Callable[[HelloResponse], Secret | None]
 """The secret to prove to a node that has answered so, or None."""
@@ -41,6 +43,17 @@ _REFUSALS: Final[dict[Code, type[DLedgerError]]] = {
 
 class LoginRefused(AccessDenied):
     """A node does not take a user, or is none that knows it."""
+
+
+class Unlisted(WrongGroup):
+    """A member of this side's group says that this side is none."""
+
+    def __init__(self, message: str, index: Index, members: tuple[Member, ...]) -> None:
+        super().__init__(message)
+        self.index = index
+        """The committed entry that says so."""
+        self.members = members
+        """The list by that entry; empty for a side that knows no group yet."""
 
 
 class Greeting:
@@ -96,6 +109,7 @@ class Greeting:
             ConfigError: it is of a release that does not understand this one.
             UnsupportedVersion: of two members, one does not support the other's group version.
             Unavailable: it has no place for this connection now.
+            Unlisted: this side was removed from the group.
             AccessDenied: it does not take this side, or has not proved the secret.
             LoginRefused: as AccessDenied, of a user.
         """
@@ -104,6 +118,8 @@ class Greeting:
         if answer.code is not Code.SUCCESS:
             if self._credentials is not None and answer.code is Code.ACCESS_DENIED:
                 raise LoginRefused(answer.message)
+            if self._tells_removal(answer, certified):
+                raise Unlisted(answer.message, answer.removed_by, answer.listed)
             raise _REFUSALS.get(answer.code, WrongGroup)(answer.message or answer.code.name)
         if self._said is None:
             self._check(answer, certified)
@@ -125,6 +141,19 @@ class Greeting:
             )
         self.welcome = self._said
         return None
+
+    def _tells_removal(self, answer: HelloResponse, certified: Set[str] | None) -> bool:
+        """Whether a refusal is the word of a node of this side's group, which has not this side in
+        its list. Whoever has not the secret, or the certificate, has nothing to say."""
+        own, secret = self.hello, self._secret(answer) if self._secret is not None else None
+        return (
+            answer.code is Code.UNKNOWN_MEMBER
+            and answer.removed_by != NO_INDEX
+            and answer.group == own.group
+            and (not own.group_id or answer.group_id == own.group_id)
+            and (certified is None or answer.node_id in certified)
+            and (secret is None or secret.is_proof(answer.proof, Side.REMOVES, own, answer))
+        )
 
     def _check(self, answer: HelloResponse, certified: Set[str] | None) -> None:
         if self._peer and answer.node_id != self._peer:

@@ -7,7 +7,7 @@ from dledger.catalog.state import CatalogState
 from dledger.net.connections.tls import Shown
 from dledger.node.access.authorizer import denial, is_trusted
 from dledger.node.access.operations import Need
-from dledger.node.peers.handshake import certified, not_one_user
+from dledger.node.peers.certified import certified, not_one_user
 from dledger.types import OWNER, Principal
 
 NEED = Need(DESCRIBE, CLUSTER)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dledger.config import GroupConfig, NodeConfig, check_name
+from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
 from dledger.errors import ConfigError, StorageError
 from dledger.net.connections.certificates import node_certificates
@@ -19,20 +19,21 @@ from dledger.net.connections.handshake import (
     other_protocol,
     other_version,
 )
-from dledger.net.connections.tls import CLIENT_URI, Shown
+from dledger.net.connections.tls import Shown
 from dledger.net.reloaded import Reloaded
 from dledger.net.scram import ScramError
 from dledger.net.secret import Secret, Side, read_secret
+from dledger.node.peers.certified import certified, not_shown
 from dledger.node.peers.logins import Login, Logins
 from dledger.node.peers.members import GroupMembers
 from dledger.node.peers.secret_enforcement import Enforcement, is_enforced
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.group_version import SUPPORTED
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
-from dledger.protocol.messages.membership import Membership
+from dledger.protocol.messages.membership import Membership, fingerprint, ids_of
 from dledger.release import RELEASE
 from dledger.storage.disk.disk import Disk
-from dledger.types import ANONYMOUS, OWNER, NodeId, Principal
+from dledger.types import OWNER, NodeId, Principal
 
 logger = logging.getLogger(__name__)
 
@@ -178,7 +179,7 @@ class Gate:
         with ``proof_wanted`` it is no session before `proved` says so. ``shown``: by the other
         side, under TLS."""
         code, text = self._judge(hello)
-        if code is Code.SUCCESS and (text := _not_shown(hello, shown)):
+        if code is Code.SUCCESS and (text := not_shown(hello, shown)):
             code = Code.ACCESS_DENIED
         own = self.introduction()
         if code is not Code.SUCCESS and hello.node_id:
@@ -190,7 +191,7 @@ class Gate:
                 code=code, message=text, group=own.group, node_id=NodeId(own.node_id)
             )
         if code is not Code.SUCCESS:
-            return replace(self._welcome, code=code, message=text)
+            return self._refusal(hello, replace(self._welcome, code=code, message=text), shown)
         if hello.authentication:
             return self._challenge(hello)
         if self._secret is None or not self.wants_proof(hello):
@@ -198,6 +199,24 @@ class Gate:
         nonce = bytes.fromhex(self._environment.unique())
         proof = self._secret.proof(Side.ACCEPTS, hello, self._welcome, nonce)
         return replace(self._welcome, nonce=nonce, proof=proof, proof_wanted=True)
+
+    def _refusal(
+        self, hello: HelloRequest, refusal: HelloResponse, shown: Shown | None
+    ) -> HelloResponse:
+        """With the list where the node may have been in it: it is to end."""
+        known = self.known()
+        is_here = refusal.code is not Code.UNKNOWN_MEMBER or not hello.node_id
+        if is_here or hello.node_id in ids_of(known.listed) or not_shown(hello, shown):
+            return refusal
+        if not was_member(hello, known):
+            return refusal
+        listed = known.listed if hello.group_id else ()
+        refusal = replace(refusal, removed_by=known.index, listed=listed)
+        if self._secret is None:
+            return refusal
+        nonce = bytes.fromhex(self._environment.unique())
+        proof = self._secret.proof(Side.REMOVES, hello, refusal, nonce)
+        return replace(refusal, nonce=nonce, proof=proof)
 
     def _challenge(self, hello: HelloRequest) -> HelloResponse:
         nonce = bytes.fromhex(self._environment.unique())
@@ -333,59 +352,12 @@ class Gate:
         return Code.SUCCESS, ""
 
 
-def certified(shown: Shown | None) -> Principal:
-    """Who a connection under TLS belongs to by its certificate alone: a user, or a node, on whose
-    machine a command may show that."""
-    if shown is not None and shown.users:
-        return Principal(f"User:{min(shown.users)}")
-    if shown is not None and shown.nodes:
-        return Principal(f"Node:{min(shown.nodes)}")
-    return ANONYMOUS
-
-
-def _not_shown(hello: HelloRequest, shown: Shown | None) -> str:
-    """Why the connection that says so cannot be taken with what its other side has shown; empty
-    where it can. None: there is no TLS."""
-    if hello.authentication and (hello.node_id or hello.as_node):
-        return "a node is no user: it proves by its certificate, or the secret, which one it is"
-    if shown is None:
-        return "users log in under TLS alone" if hello.authentication else ""
-    if hello.node_id or hello.as_node or shown.has_certificate:
-        return _not_certified(hello, shown)
-    if hello.authentication:
-        return ""
-    return (
-        "it shows no certificate and is no user: give it tls_certificate and tls_key, or "
-        "credentials"
-    )
-
-
-def _not_certified(hello: HelloRequest, shown: Shown) -> str:
-    """Why a certificate is not one for the connection that says so; empty where it is."""
-    if node_id := hello.node_id or hello.as_node:
-        if node_id in shown.nodes:
-            return ""
-        whose = f"is for {', '.join(sorted(shown.nodes))}" if shown.nodes else "is a client's"
-        if not shown.has_certificate:
-            return f"{node_id} needs a certificate with the URI dledger://node/{node_id}"
-        return (
-            f"{node_id} needs a certificate with the URI dledger://node/{node_id}, and the one "
-            f"that it shows {whose}"
-        )
-    return not_one_user(shown)
-
-
-def not_one_user(shown: Shown) -> str:
-    """Why a client's certificate is not for one user, nor for nobody in particular; empty where it
-    is."""
-    if len(shown.users) > 1:
-        return (
-            f"its certificate is for the users {', '.join(map(repr, sorted(shown.users)))}, and a "
-            f"client is one user: give it a certificate with one URI {CLIENT_URI}NAME"
-        )
-    for user in shown.users:
-        try:
-            check_name("user", user)
-        except ConfigError as error:
-            return f"its certificate has the URI {CLIENT_URI}NAME of no proper name: {error}"
-    return ""
+def was_member(hello: HelloRequest, known: Membership) -> bool:
+    """Whether a node that is not in the group's list may once have been: it knows the group, or has
+    lost its disk and was told one of the group's lists."""
+    if not known.listed:
+        return False
+    if hello.group_id:
+        return hello.group_id == known.group_id
+    lists = {fingerprint(known.members), *known.former}
+    return bool(hello.members) and fingerprint(hello.members) in lists

@@ -6,9 +6,10 @@ import asyncio
 from typing import Any, Final
 
 from dledger.config import GroupConfig, NodeConfig
-from dledger.errors import AccessDenied, ConfigError, Unavailable, WrongGroup
+from dledger.errors import AccessDenied, ConfigError, DLedgerError, Unavailable, WrongGroup
 from dledger.net import FrameLimits, PeerLink
 from dledger.net.connections.blocking import Lost
+from dledger.net.connections.handshake import Unlisted
 from dledger.net.connections.rpc import Rpc
 from dledger.node.events import NodeEvents
 from dledger.node.peers.handshake import Gate
@@ -84,8 +85,13 @@ class Peers:
             limits=self._limits,
             max_bytes=self._unsent,
             on_change=changed,
+            on_refusal=self._refused,
             tls=self._gate.connects,
         )
+
+    def _refused(self, error: DLedgerError) -> None:
+        if isinstance(error, Unlisted):
+            self._events.unlisted(error.index, error.members)
 
     def _follow(self) -> None:
         """The list of members may be another one: links are opened, led elsewhere and, after some

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dledger.protocol.messages.client import Response
 from dledger.protocol.messages.entry import Entry
-from dledger.protocol.messages.hello import Ancestors
+from dledger.protocol.messages.membership import Ancestors
 from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Term, slots_dataclass
 
 

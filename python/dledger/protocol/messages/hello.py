@@ -12,14 +12,12 @@ from typing import Final
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.group_version import NO_VERSIONS, Versions
-from dledger.types import NodeId, slots_dataclass
+from dledger.protocol.messages.membership import Ancestors, Member
+from dledger.types import NO_INDEX, Index, NodeId, slots_dataclass
 
 PROTOCOL_VERSION: Final = 2
 """1 was that of the releases up to 0.1.0, whose hello and its answer end with ``version`` and
 ``node_id``."""
-Ancestors = tuple[tuple[str, int], ...]
-"""Of a group that was made from copies of others': the id of each one, and the last index that both
-share."""
 
 
 @slots_dataclass(kw_only=True)
@@ -72,6 +70,11 @@ class HelloResponse:
     proof_wanted: bool = False
     versions: Versions = NO_VERSIONS
     group_version: int = 0
+    removed_by: Index = NO_INDEX
+    """To a node that is none of the group's list: the committed entry that says so, where the node
+    may have been one. ``proof``, where there is a secret, is that of `Side.REMOVES` then."""
+    listed: tuple[Member, ...] = ()
+    """The list by that entry, for a node that knows the group's id."""
 
 
 @slots_dataclass(kw_only=True)

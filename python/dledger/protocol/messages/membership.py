@@ -14,8 +14,11 @@ from typing import Any, Final
 
 from dledger.checksum import crc32
 from dledger.errors import ConfigError
-from dledger.protocol.messages.hello import Ancestors
 from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Position, Term
+
+Ancestors = tuple[tuple[str, int], ...]
+"""Of a group that was made from copies of others': the id of each one, and the last index that both
+share."""
 
 MOST_FORMER: Final = 24
 """Lists of members that a node still knows to have been the group's."""
@@ -56,6 +59,10 @@ def ids_of(members: Iterable[Member]) -> tuple[NodeId, ...]:
     return tuple(member.id for member in members)
 
 
+def voters_of(members: Iterable[Member]) -> set[NodeId]:
+    return {member.id for member in members if member.role is MemberRole.VOTER}
+
+
 def pack_list(members: Iterable[Member]) -> list[tuple[str, str, int, int, int, str]]:
     """A list for JSON."""
     return [(m.id, m.host, m.port, int(m.role), m.incarnation, m.rack) for m in members]
@@ -74,22 +81,38 @@ def check_members(membership: Membership, members: Collection[NodeId]) -> None:
     in the log counts, so any list will do that the group has had.
 
     Raises:
-        ConfigError: the group never had this list. A quorum of one list may share no node with a
-            quorum of the other.
+        ConfigError: the group never had this list, as far as this node knows. A quorum of one list
+            may share no node with a quorum of the other.
     """
     if fingerprint(members) in membership.former:
         return
-    recorded = membership.members or tuple(sorted(member for member, _ in membership.bound))
-    is_same = set(recorded) == set(members) if membership.members else set(recorded) <= set(members)
+    under_way = {fingerprint(ids_of(change.members)) for change in membership.changes}
+    if membership.listed and fingerprint(members) in under_way:
+        return
+    founders = membership.members or tuple(sorted(member for member, _ in membership.bound))
+    is_same = set(founders) == set(members) if membership.members else set(founders) <= set(members)
     if not is_same:
         raise ConfigError(
-            f"this node's files say that the group's members are {', '.join(recorded)}, but it "
-            f"was told that they are {', '.join(sorted(members))}. A majority of the one need not "
-            "meet a majority of the other, and records would be lost. Start it with the list of "
-            "its files: addresses may be others, and a machine is replaced under its id. Where a "
+            f"this node's files say that the group's members are {_history(membership, founders)}, "
+            f"but it was told that they are {', '.join(sorted(members))}. A majority of the one "
+            "need not meet a majority of the other, and records would be lost. Start it with the "
+            "list of its files: addresses may be others, a machine is replaced under its id, and "
+            "later lists are learned from the others. Where a "
             "group was founded with a wrong list and nothing was written to it, empty the "
             "directories of all of its nodes (docs/operations.md, 'Members')"
         )
+
+
+def _history(membership: Membership, founders: Collection[NodeId]) -> str:
+    first = ", ".join(sorted(founders))
+    if not membership.listed:
+        return first
+    return f"{', '.join(sorted(ids_of(membership.listed)))}, and were {first} at its founding"
+
+
+def is_outdated(membership: Membership, members: Collection[NodeId]) -> bool:
+    """Whether a node was told a list that the group has replaced by another one meanwhile."""
+    return bool(membership.listed) and set(members) != set(ids_of(membership.listed))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from typing import Final
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
-from dledger.protocol.messages.hello import Ancestors
-from dledger.protocol.messages.membership import Member, fingerprint
+from dledger.protocol.messages.membership import Ancestors, Member, fingerprint
 from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, NodeId, Position, Term, slots_dataclass
 
 

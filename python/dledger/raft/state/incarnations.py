@@ -35,8 +35,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from dledger.protocol.messages.entry import Entry
-from dledger.protocol.messages.hello import Ancestors
-from dledger.protocol.messages.membership import Change, Member, Membership
+from dledger.protocol.messages.membership import Ancestors, Change, Member, Membership
 from dledger.raft.state.log import RaftLog
 from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Term
 

@@ -54,7 +54,7 @@ def own_up(parts: Parts, committed: Index, end: Index, environment: Environment)
     what was committed is removed.
 
     Raises:
-        CorruptStore: the group has no other node, and the settings do not accept the loss.
+        CorruptStore: the group has no other voter, and the settings do not accept the loss.
         ConfigError: they accept a loss that is not there, or of which other nodes have the entries.
         OSError: the disk failed.
     """
@@ -62,10 +62,10 @@ def own_up(parts: Parts, committed: Index, end: Index, environment: Environment)
     # a state taken over comes before its log
     is_lost = committed > max(end, parts.installed) and not parts.imported
     accepted = settings.accept_loss
-    if accepted is not None and not (is_lost and settings.is_alone and accepted == end):
+    if accepted is not None and not (is_lost and parts.is_alone and accepted == end):
         why = (
             f"its log ends at entry {end}"
-            if is_lost and settings.is_alone
+            if is_lost and parts.is_alone
             else "nothing is lost that only it had"
         )
         raise ConfigError(f"--accept-loss {accepted}: not for {settings.directory}, {why}")
@@ -75,10 +75,10 @@ def own_up(parts: Parts, committed: Index, end: Index, environment: Environment)
         f"the log ends at entry {end}, but entries up to {committed} were committed here: the "
         f"disk has lost them"
     )
-    if settings.is_alone:
+    if parts.is_alone:
         if accepted is None:
             raise CorruptStore(
-                f"{settings.directory}: {text}, and the group has no other node. Put back a "
+                f"{settings.directory}: {text}, and the group has no other voter. Put back a "
                 f"backup of the directory; "
                 f"or, to go on without them, start once with 'dledger serve --accept-loss {end}'"
             )

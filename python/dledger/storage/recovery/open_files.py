@@ -13,6 +13,7 @@ from dledger.environment import REAL, Environment
 from dledger.errors import ConfigError, CorruptStore, PathError, WrongGroup
 from dledger.protocol.messages.entry import HardState
 from dledger.protocol.messages.group_version import check_supported
+from dledger.protocol.messages.membership import voters_of
 from dledger.storage.api import Identity
 from dledger.storage.disk.disk import Disk, Lock, Witness
 from dledger.storage.disk.file_names import NEW_SUFFIX, file_name
@@ -55,7 +56,7 @@ class StoreSettings:
     disk_full_ratio: float = 0.97
     disk_reserve_bytes: int = 64 << 20
     is_alone: bool = False
-    """The group has no other node."""
+    """The group was founded with one node, as far as the settings say; see `Parts.is_alone`."""
     accept_loss: int | None = None
     """See `dledger.storage.recovery.lost_entries`."""
     begin_pos: int = 0
@@ -107,6 +108,18 @@ class Parts:
     """The files are DLedger's, opened for the first time."""
     installed: Index
     """As of which entry the last catalog is that was taken over from another node; -1: none."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the group has no other voter, by the record of its members: nobody else can say
+        what was committed, or admit this node. So it is only by each list that may be in force."""
+        known, me = self.members.membership, self.settings.node_id
+        lists = [change.members for change in known.changes if change.members]
+        if not known.listed:
+            is_one = len(known.members) == 1 if known.members else self.settings.is_alone
+        else:
+            is_one = voters_of(known.listed) == {me}
+        return is_one and all(voters_of(listed) == {me} for listed in lists)
 
 
 def take_lock(disk: Disk, directory: Path) -> Lock:
