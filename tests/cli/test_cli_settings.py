@@ -87,3 +87,35 @@ def test_names_are_completed() -> None:
     assert names == ["max_topics="]
     names = [one.value for one in complete.get_completions(["settings", "reset"], "max_to")]
     assert names == ["max_topics"]
+
+
+def test_a_topic_has_settings_of_its_own(named_log: InProcessGroup) -> None:
+    with named_log.client() as client:
+        client.create_topic("orders")
+
+    def shown() -> Any:
+        return json.loads(out("topics show orders --json"))["retention"]
+
+    out("settings set retention_ms=7d")
+    assert shown()["retention_ms"] == {"value": "604800000", "from": "group"}
+    assert out("topics set orders retention_ms=1d retention_bytes=1MiB").startswith(
+        "orders/retention_ms is 86400000, orders/retention_bytes is 1048576; version "
+    )
+    assert shown() == {
+        "retention_ms": {"value": "86400000", "from": "topic"},
+        "retention_bytes": {"value": "1048576", "from": "topic"},
+    }
+    assert "86400000 (topic)" in out("topics show orders")
+    assert "'retention_ms'" in refusal("topics set orders retention_m=1d")
+
+    assert "there is no topic 'others'" in refusal("topics set others retention_ms=1d")
+    assert "settings have version" in refusal("topics reset orders retention_ms --expect 1")
+    assert out("topics reset orders retention_ms").startswith("retention_ms of topic orders")
+    assert shown()["retention_ms"]["from"] == "group"
+    assert "orders/retention_bytes" in out("settings get")
+    rows = json.loads(out("settings history --json"))
+    assert [row["setting"] for row in rows if row["setting"].startswith("orders/")] == [
+        "orders/retention_bytes",
+        "orders/retention_ms",
+        "orders/retention_ms",
+    ]

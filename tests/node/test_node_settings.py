@@ -16,7 +16,12 @@ from dledger.catalog.versions import SINCE
 from dledger.config import GroupConfig, NodeConfig
 from dledger.net.reloaded import Reloaded
 from dledger.node.node import NodeServer
-from dledger.protocol.messages.catalog_commands import AlterSettings, CreateTopic
+from dledger.protocol.messages.catalog_commands import (
+    AlterSettings,
+    CommitProgress,
+    CreateTopic,
+    HoldRetention,
+)
 from dledger.protocol.messages.client import ExecuteRequest, Listing, ListRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
@@ -287,3 +292,31 @@ async def test_a_file_that_is_read_again_does_not_undo_the_groups_settings(
         client.close()
     finally:
         await node.stop()
+
+
+@pytest.mark.group(**UNLIMITED)
+async def test_a_topic_keeps_its_records_for_less_than_the_group(group: Any) -> None:
+    """At each node; what a consumer group with a hold still wants stays, and other topics."""
+    topic = await write(group, 0, 20)
+    client = await group.client()
+    other = await client.create("other")
+    await client.write(other, [b"x" * 5000] * 5)
+    await client.execute(CommitProgress(consumer_group="g", offsets={"t": {0: 12}}))
+    await client.execute(HoldRetention(consumer_group="g", hold=True))
+    await change(client, **{"t/retention_bytes": "1"})
+    await checkpointed(group)
+
+    def begins(name: str) -> set[int]:
+        catalogs = [node.catalog for node in group.nodes.values()]
+        return {one.begin_offset(one.topic(name).topic_id, 0) for one in catalogs}
+
+    await group.until(lambda: begins("t") == {12})
+    await client.execute(HoldRetention(consumer_group="g", hold=False))
+    await checkpointed(group)
+    await group.until(lambda: begins("t") == {20})
+    assert begins("other") == {0}
+    await client.write(topic, [b"new"])
+    assert (await client.fetch(topic, 20))[0].end_offset == 21
+    await group.restart()
+    await group.agree()
+    assert begins("t") == {20}

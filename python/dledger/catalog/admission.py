@@ -98,5 +98,5 @@ def refused(catalog: CatalogState, command: Command) -> CommandResult | None:
         case AddAcls() | RemoveAcls():
             return catalog.acls.refusal(command)
         case AlterSettings():
-            return catalog.settings.refusal(command)
+            return catalog.topics_state.no_setting(command) or catalog.settings.refusal(command)
     return None

@@ -8,7 +8,7 @@ from itertools import starmap
 from typing import Any, Final
 
 from dledger.catalog.results import CommandResult
-from dledger.config.dynamic import unknown_setting, wrong_value
+from dledger.config.dynamic import topic_and_name, unknown_setting, wrong_value
 from dledger.protocol.messages.catalog_commands import AlterSettings
 from dledger.protocol.messages.codes import Code
 
@@ -91,6 +91,21 @@ class DynamicSettings:
                 SettingChange(self.version, command.time_ms, command.principal, changes),
             ]
         return CommandResult(Code.SUCCESS, result={"version": self.version})
+
+    def of_topics(self) -> dict[str, dict[str, int]]:
+        """What topics have of their own, by topic and name."""
+        found: dict[str, dict[str, int]] = {}
+        for full, text in self.values.items():
+            topic, name = topic_and_name(full)
+            if topic:
+                found.setdefault(topic, {})[name] = int(text)
+        return found
+
+    def topic_deleted(self, topic: str) -> None:
+        """Its settings go with it: a later topic of that name begins without any."""
+        gone = [name for name in self.values if topic_and_name(name)[0] == topic]
+        if gone:
+            self.values = {name: text for name, text in self.values.items() if name not in gone}
 
     def image(self) -> list[Any]:
         """The state in a snapshot."""

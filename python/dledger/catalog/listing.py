@@ -92,15 +92,17 @@ def list_quotas(catalog: CatalogState, start: int, limit: int) -> Page:
     return rows[start : start + limit], start + limit if start + limit < len(rows) else -1
 
 
-def list_settings(catalog: CatalogState, own: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Each dynamic setting; ``own``: the node's."""
+def list_settings(catalog: CatalogState, own: Mapping[str, str], start: int, limit: int) -> Page:
+    """Each dynamic setting, those of topics behind those of the group; ``own``: the node's."""
     settings = catalog.settings
+    names = [*own, *sorted(name for name in settings.values if name not in own)]
     sources = [("set", settings.values), ("founding", settings.founding), ("node", own)]
-    return [
+    rows = [
         {"name": name, "value": texts[name], "source": source, "version": settings.version}
-        for name in own
+        for name in names[start : start + limit]
         for source, texts in [next(one for one in sources if name in one[1])]
     ]
+    return rows, start + limit if start + limit < len(names) else -1
 
 
 def list_setting_changes(catalog: CatalogState, start: int, limit: int) -> Page:

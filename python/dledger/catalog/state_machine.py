@@ -272,7 +272,7 @@ class Catalog(CatalogState):
             case UpgradeGroup():
                 return self.version.apply(command)
             case AlterSettings():
-                return self.settings.alter(command)
+                return self.topics_state.no_setting(command) or self.settings.alter(command)
             case Expire():
                 self.users.expire(self.clock_ms)
                 self.transactions.expire(self.clock_ms)
@@ -314,6 +314,7 @@ class Catalog(CatalogState):
         dropped = self.partitions.drop(info)
         self._dropped += [(self.applied_index, gone.name) for gone in dropped.values() if gone.rows]
         self.schemas.drop(info.topic_id)
+        self.settings.topic_deleted(info.name)
         self.producers.drop_partitions(dropped.keys())
         self.consumer_groups.forget_topic(info.topic_id)
         self.consumer_groups.topic_changed(self.applied_index, command.name)

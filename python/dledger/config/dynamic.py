@@ -58,6 +58,8 @@ DYNAMIC: Final[Mapping[str, Numbers | Hours | Nodes]] = {
     "delete_when": Hours(),
 }
 """By name; those of `GroupConfig` come first."""
+OF_TOPICS: Final[Mapping[str, Numbers]] = {"retention_ms": Numbers(), "retention_bytes": Numbers()}
+"""Those that a topic may have of its own, called ``TOPIC/NAME``: no topic's name has a slash."""
 _ELECTS: Final = "a wrong value would keep the group from electing the leader that mends it"
 _FRAMES: Final = "it bounds the frames and buffers of connections, which every node makes at start"
 _FILES: Final = "files of the log are made with it, and the place of each entry follows from it"
@@ -79,10 +81,23 @@ NOT_DYNAMIC: Final[Mapping[str, str]] = {
 """The other settings of a group, with the reason."""
 
 
+def topic_and_name(name: str) -> tuple[str, str]:
+    """The topic whose setting this is, empty for one of the group, and its name there."""
+    topic, _, plain = name.rpartition("/")
+    return topic, plain
+
+
+def of_topic(topic: str, name: str) -> str:
+    """The inverse of `topic_and_name`."""
+    return f"{topic}/{name}"
+
+
 def unknown_setting(name: str) -> str:
     """Why this is no dynamic setting; empty where it is one."""
     if name in DYNAMIC:
         return ""
+    if "/" in name:
+        return _unknown_of_topic(*topic_and_name(name))
     if (why := NOT_DYNAMIC.get(name)) is not None:
         return f"{name} does not change at run time: {why}"
     if name in {one.name for one in fields(NodeConfig)}:
@@ -92,11 +107,22 @@ def unknown_setting(name: str) -> str:
     )
 
 
+def _unknown_of_topic(topic: str, name: str) -> str:
+    try:
+        check_name("topic", topic)
+    except ConfigError as error:
+        return str(error)
+    if name in OF_TOPICS:
+        return ""
+    known = f"{nearest(name[:40], [*OF_TOPICS])}; there are {', '.join(OF_TOPICS)}"
+    return f"topic {topic!r}: no setting {name[:40]!r} that changes at run time{known}"
+
+
 def wrong_value(name: str, text: str) -> str:
     """Why a dynamic setting cannot be set to this; empty where it can."""
     if len(text) > MAX_TEXT:
         return f"{name}: {text[:40]!r}... has more than {MAX_TEXT} characters"
-    match DYNAMIC[name]:
+    match DYNAMIC[topic_and_name(name)[1]]:
         case Numbers(least, most):
             if not _NUMBER.fullmatch(text) or not least <= int(text) <= most:
                 return f"{name}: {text[:40]!r} is no whole number from {least} to {most}"

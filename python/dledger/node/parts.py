@@ -30,6 +30,7 @@ from dledger.node.maintenance.idle_timeout import IdleTimeout
 from dledger.node.maintenance.maintenance import Maintenance
 from dledger.node.maintenance.reload import Reload
 from dledger.node.maintenance.retention import Retention
+from dledger.node.maintenance.topic_retention import TopicRetention
 from dledger.node.peers.handshake import Gate
 from dledger.node.proposals.applier import Applier
 from dledger.node.proposals.proposal_queue import ProposalQueue
@@ -127,6 +128,9 @@ class NodeParts:
             backups=self.backups,
             application=self.application,
         )
+        topic_retention = TopicRetention(
+            context, clocks=clocks, snapshots=self.snapshots, backups=self.backups
+        )
         self.idle_timeout = IdleTimeout(context, self.router)
         self.maintenance = Maintenance(
             context,
@@ -138,6 +142,7 @@ class NodeParts:
                 self.sessions,
                 self.checkpointer,
                 self.retention,
+                topic_retention,
                 context.audit,
                 Reload(context, self.gate, router=self.router, settings=self._settings),
                 self.idle_timeout,

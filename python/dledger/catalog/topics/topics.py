@@ -7,8 +7,9 @@ from typing import Final
 
 from dledger.catalog.results import CommandResult
 from dledger.config import check_name, nearest
+from dledger.config.dynamic import topic_and_name
 from dledger.errors import ConfigError
-from dledger.protocol.messages.catalog_commands import AddPartitions, CreateTopic
+from dledger.protocol.messages.catalog_commands import AddPartitions, AlterSettings, CreateTopic
 from dledger.protocol.messages.client import TopicInfo
 from dledger.protocol.messages.codes import Code
 
@@ -86,6 +87,12 @@ class Topics:
         if name in self.by_name:
             return None
         return CommandResult(Code.UNKNOWN_TOPIC, f"there is no topic {name!r}")
+
+    def no_setting(self, command: AlterSettings) -> CommandResult | None:
+        """Why a setting has no topic that could have it, or None."""
+        topics = {topic_and_name(name)[0] for name in (*command.values, *command.reset)}
+        refused = (self.no_topic(topic) for topic in sorted(filter(None, topics)))
+        return next(filter(None, refused), None)
 
     def no_growth(self, command: AddPartitions) -> CommandResult | None:
         """Why a topic cannot have so many partitions, or None."""

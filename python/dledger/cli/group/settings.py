@@ -55,7 +55,7 @@ class Assignment(Name):
         _check_name(name)
         if not equals:
             raise ConfigError(f"{name}: write {name}=VALUE")
-        return f"{name}={_plain(name, text)}"
+        return f"{name}={plain_value(name, text)}"
 
 
 def _check_name(name: str) -> None:
@@ -63,7 +63,7 @@ def _check_name(name: str) -> None:
         raise UnknownOption(text)
 
 
-def _plain(name: str, text: str) -> str:
+def plain_value(name: str, text: str) -> str:
     """A value as the log has it: durations in milliseconds, sizes in bytes."""
     if name.endswith("_ms"):
         found = milliseconds(text.replace("_", ""))
@@ -115,7 +115,7 @@ def set_settings(
         raise ConfigError("one setting is named twice: name each once")
     with open_client(bootstrap, timeout) as client:
         version = client.set_settings(values, expect=expect)
-    click.echo(f"{_told(values)}; version {version}")
+    click.echo(f"{told_values(values)}; version {version}")
 
 
 @settings.command("reset")
@@ -129,10 +129,10 @@ def reset_settings(
     with open_client(bootstrap, timeout) as client:
         version = client.reset_settings(names, expect=expect)
         found = {one.name: one.value for one in client.settings() if one.name in names}
-    click.echo(f"{_told(found)}; version {version}")
+    click.echo(f"{told_values(found)}; version {version}")
 
 
-def _told(values: Mapping[str, str]) -> str:
+def told_values(values: Mapping[str, str]) -> str:
     return ", ".join(f"{name} is {value or '(empty)'}" for name, value in values.items())
 
 

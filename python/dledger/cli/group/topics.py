@@ -1,4 +1,4 @@
-"""``dledger topics``: list, show, create, alter, delete."""
+"""``dledger topics``: list, show, create, alter, set, reset, delete."""
 
 from __future__ import annotations
 
@@ -19,8 +19,16 @@ from dledger.cli.common import (
     set_option,
     yes_option,
 )
+from dledger.cli.group.settings import expect_option, plain_value, told_values
 from dledger.config import split_setting
-from dledger.errors import ConfigError, TopicExists, TopicNotFound
+from dledger.config.dynamic import OF_TOPICS, of_topic, unknown_setting
+from dledger.errors import (
+    ConfigError,
+    PermissionDenied,
+    TopicExists,
+    TopicNotFound,
+    UnknownOption,
+)
 from dledger.protocol.messages.client import TopicInfo
 
 if TYPE_CHECKING:
@@ -31,7 +39,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=CommandGroup)
 def topics() -> None:
-    """List, show, create, alter and delete topics."""
+    """List, show, create, alter, set and delete topics."""
 
 
 @topics.command("list")
@@ -95,16 +103,33 @@ def show(
             )
         versions = client.schemas(info) if info.typed else []
         parts = [one for one in client.partitions() if one.topic == name]
+        kept = _retention(client, name)
     at = len(versions) if schema_version is None else schema_version
     if at > len(versions):
         raise ConfigError(
             f"--schema-version {at}: topic {name!r} has the versions 1 to {len(versions)}"
         )
     told = _describe(info, parts, versions[at - 1] if at else None, at, len(versions))
+    told["retention"] = kept
     if as_json:
         print_json(told)
     else:
         _print(told)
+
+
+def _retention(client: Client, topic: str) -> dict[str, dict[str, str]]:
+    """The settings that a topic may have of its own: each value, and whether it is the topic's or
+    the group's. Empty for a user who may not see the group's."""
+    try:
+        found = {one.name: one.value for one in client.settings()}
+    except PermissionDenied:
+        return {}
+    kept = {}
+    for name in OF_TOPICS:
+        own = found.get(of_topic(topic, name))
+        value, source = (found[name], "group") if own is None else (own, "topic")
+        kept[name] = {"value": value, "from": source}
+    return kept
 
 
 def _newest(client: Client, info: TopicInfo) -> int | None:
@@ -183,6 +208,7 @@ def _print(told: dict[str, Any]) -> None:
         "type": told["type"],
         **{name: value for name, value in told["settings"].items() if name != "type"},
         "records": f"{told['records']:,} in {told['bytes']:,} bytes",
+        **{name: f"{one['value']} ({one['from']})" for name, one in told["retention"].items()},
     }
     if schema:
         is_newest = schema["version"] == schema["newest"]
@@ -289,6 +315,48 @@ def alter(name: str, partitions: int, bootstrap: str, timeout: float, as_json: b
     before."""
     with open_client(bootstrap, timeout) as client:
         _tell(client.add_partitions(name, partitions), as_json)
+
+
+def _of_topic(topic: str, name: str) -> str:
+    """The full name of a setting of a topic, checked."""
+    full = of_topic(topic, name)
+    if text := unknown_setting(full):
+        raise UnknownOption(text)
+    return full
+
+
+@topics.command("set")
+@click.argument("name")
+@click.argument("assignments", metavar="SETTING=VALUE...", nargs=-1, required=True)
+@expect_option
+@group_options
+def set_topic(
+    name: str, assignments: tuple[str, ...], expect: int | None, bootstrap: str, timeout: float
+) -> None:
+    """Let topic NAME keep its records for less than the group does, as in: retention_ms=1d
+    retention_bytes=10GiB. 'dledger settings history' says who set what, and when."""
+    pairs = [split_setting(one) for one in assignments]
+    values = {_of_topic(name, key): plain_value(key, text) for key, text in pairs}
+    if len(values) < len(pairs):
+        raise ConfigError("one setting is named twice: name each once")
+    with open_client(bootstrap, timeout) as client:
+        version = client.set_settings(values, expect=expect)
+    click.echo(f"{told_values(values)}; version {version}")
+
+
+@topics.command("reset")
+@click.argument("name")
+@click.argument("settings", metavar="SETTING...", nargs=-1, required=True)
+@expect_option
+@group_options
+def reset_topic(
+    name: str, settings: tuple[str, ...], expect: int | None, bootstrap: str, timeout: float
+) -> None:
+    """Let the group's settings count for topic NAME again."""
+    names = [_of_topic(name, key) for key in settings]
+    with open_client(bootstrap, timeout) as client:
+        version = client.reset_settings(names, expect=expect)
+    click.echo(f"{', '.join(settings)} of topic {name}: as the group has it; version {version}")
 
 
 @topics.command()

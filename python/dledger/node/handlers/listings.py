@@ -95,7 +95,8 @@ class Listings(NodePart):
         elif request.listing is Listing.QUOTAS:
             send(self._page(*list_quotas(self._catalog, request.start, limit)))
         elif request.listing is Listing.SETTINGS:
-            send(self._page(list_settings(self._catalog, self._context.current.own_texts), -1))
+            own = self._context.current.own_texts
+            send(self._page(*list_settings(self._catalog, own, request.start, limit)))
         elif request.listing is Listing.SETTING_CHANGES:
             send(self._page(*list_setting_changes(self._catalog, request.start, limit)))
         elif request.listing is Listing.USERS:

@@ -45,7 +45,8 @@ class RemovedNode(NodePart):
                 self._events.fact(Fact("removed", about))
             return
         was_member = known.of(self._node_id) is not None
-        if index <= known.index or not was_member or self._node_id in ids_of(listed):
-            return  # of before it was added
+        if not was_member or self._node_id in ids_of(listed):
+            return
+        # of a list from before it was added nothing is taken: it is older than the one known
         bound = {member.id: member.incarnation for member in listed}
         self._ready_loop.feed(raft.set_members, index, bound, self._now_ms(), listed, known.former)

@@ -45,9 +45,9 @@ class DynamicSettingsFollower(NodePart):
         self._store.use_limits(current.node)
         now = current.own_texts | current.kept
         told = [
-            f"{name} is {text!r}, was {before[name]!r}"
+            f"{name} is {text!r}, was {before.get(name)!r}"
             for name, text in now.items()
-            if text != before[name]
+            if text != before.get(name)
         ]
         logger.info(
             "%s has the group's settings of version %d: %s",

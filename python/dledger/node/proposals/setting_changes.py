@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dledger.config import nearest
@@ -20,14 +21,13 @@ def stamp_change(
     return replace(command, principal=principal, founding=founding)
 
 
-def wrong_change(command: AlterSettings, *, current: CurrentSettings) -> str:
-    """Why this group cannot have these settings; empty where it can."""
-    members = [str(member) for member in current.own_group.members]
+def wrong_change(command: AlterSettings, *, members: Sequence[str]) -> str:
+    """Why a group with these members cannot have these settings; empty where it can."""
     text = command.values.get("preferred_leaders", "")
     for node in filter(None, text.split(",")):
         if node not in members:
             return (
-                f"preferred_leaders: {node[:40]!r} is no member{nearest(node, members)}; there are "
-                f"{', '.join(members)}"
+                f"preferred_leaders: {node[:40]!r} is no member{nearest(node, [*members])}; there "
+                f"are {', '.join(members)}"
             )
     return ""
