@@ -14,13 +14,13 @@ from tests.docs.snippets import snippets
 
 PROMPT: Final = "$ "
 DONE: Final = "@@ done "
-WATCHED: Final = re.compile(r"dledger (status|members)\b(?! (add|promote|demote|remove))")
+WATCHED: Final = re.compile(r"dledger (status|members|upgrade)\b(?! (add|promote|demote|remove))")
 """Commands that show how nodes are: typed when all are well."""
 WELL: Final = "timeout 60 bash -c 'until dledger status > /dev/null 2>&1; do :; done'\n"
 ANY: Final = "..."
 """A line of the page that stands for any others."""
 _SHAPES: Final = (
-    (re.compile(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{12,32}\b"), "<hex>"),
+    (re.compile(r"\b[0-9a-f]{12,32}\b"), "<hex>"),
     (re.compile(r"\b(LEADER|FOLLOWER)\b"), "<role>"),
     (re.compile(r"\d[\d,.:+TZ-]*"), "<n>"),
     (re.compile(r"(?<=\s)-(?=\s|$)"), "<n>"),

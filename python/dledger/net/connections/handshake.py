@@ -48,7 +48,7 @@ class LoginRefused(AccessDenied):
 class Unlisted(WrongGroup):
     """A member of this side's group says that this side is none."""
 
-    def __init__(self, message: str, index: Index, members: tuple[Member, ...]) -> None:
+    def __init__(self, message: str, *, index: Index, members: tuple[Member, ...]) -> None:
         super().__init__(message)
         self.index = index
         """The committed entry that says so."""
@@ -119,7 +119,7 @@ class Greeting:
             if self._credentials is not None and answer.code is Code.ACCESS_DENIED:
                 raise LoginRefused(answer.message)
             if self._tells_removal(answer, certified):
-                raise Unlisted(answer.message, answer.removed_by, answer.listed)
+                raise Unlisted(answer.message, index=answer.removed_by, members=answer.listed)
             raise _REFUSALS.get(answer.code, WrongGroup)(answer.message or answer.code.name)
         if self._said is None:
             self._check(answer, certified)

@@ -45,7 +45,6 @@ class PeerLink:
         limits: of frames that come back, which is only the answer to hello.
         max_bytes: unsent bytes from which messages are dropped.
         on_change: told True when the peer takes a connection and False after it is lost.
-        on_refusal: told why a peer that has answered is not taken, or does not take us.
         tls: the context of connections to it, None for plain ones; asked at every attempt.
     """
 
@@ -57,7 +56,6 @@ class PeerLink:
         limits: FrameLimits = FrameLimits(),
         max_bytes: int = 64 * MIB,
         on_change: Callable[[bool], None] | None = None,
-        on_refusal: Callable[[DLedgerError], None] = lambda error: None,
         tls: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
         self.dropped = 0
@@ -67,7 +65,8 @@ class PeerLink:
         self._max_bytes = max_bytes
         self._limits = limits
         self._on_change = on_change
-        self._on_refusal = on_refusal
+        self.on_refusal: Callable[[DLedgerError], object] = lambda error: None
+        """Told why a peer that has answered is not taken, or does not take us."""
         self._connection: Connection | None = None
         """The one on which the peer has taken us."""
         self._newest: Connection | None = None
@@ -218,7 +217,7 @@ class PeerLink:
         except DLedgerError as error:
             self._say(f"{connection.peer_name}: {error}")
             connection.close()
-            self._on_refusal(error)
+            self.on_refusal(error)
             return
         if words is not None:
             connection.send(words, 1)

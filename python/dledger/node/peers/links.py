@@ -79,15 +79,16 @@ class Peers:
                 self._in_vain[peer] = 0
                 self._events.peer_found(peer)
 
-        return PeerLink(
+        link = PeerLink(
             address,
             lambda: self._gate.to_peer(peer),
             limits=self._limits,
             max_bytes=self._unsent,
             on_change=changed,
-            on_refusal=self._refused,
             tls=self._gate.connects,
         )
+        link.on_refusal = self._refused
+        return link
 
     def _refused(self, error: DLedgerError) -> None:
         if isinstance(error, Unlisted):
