@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -21,6 +22,8 @@ from dledger.protocol.messages.membership import (
     check_members,
     fingerprint,
     is_outdated,
+    pack_list,
+    unpack_list,
 )
 from dledger.storage.meta.members import pack_membership, unpack_membership
 from dledger.types import Index, NodeId, Position, Term
@@ -82,6 +85,24 @@ def test_the_entry_of_a_list_is_told_from_its_bytes():
     assert body.startswith(COMMAND_PREFIX)
     entry = stamp(LogEnd(), Term(3), MAGIC_NORMAL, body, 1 << 20)
     assert change_of(entry) == Change(entry.position, Index(4), NodeId(""), 0, LISTED)
+
+
+def test_what_a_member_is_to_replace_is_kept_and_takes_no_room_else():
+    """Entries, records and snapshots from before it stay readable, and are written as ever."""
+    assert [len(row) for row in pack_list(LISTED)] == [6, 6]
+    assert unpack_list(json.loads(json.dumps(pack_list(LISTED)))) == LISTED
+    marked = (LISTED[0], replace(LISTED[1], replaces="n0"))
+    assert len(body_of(Index(4), marked)) == len(body_of(Index(4), LISTED)) + len("n0") + 1
+    entry = stamp(LogEnd(), Term(3), MAGIC_NORMAL, body_of(Index(4), marked), 1 << 20)
+    change = change_of(entry)
+    assert change is not None
+    assert change.members == marked
+    known = Membership(7, Index(6), group_id="A", members=(N0,), changes=(change,))
+    known = known.with_list(marked)
+    assert unpack_membership(pack_membership(known)) == known
+    catalog = Catalog(tables := MemoryTables())
+    assert catalog.apply_command(6, ChangeMembers(after=-1, members=marked)).code is Code.SUCCESS
+    assert Catalog.restore(catalog.snapshot(), tables).group_list.members == marked
 
 
 def test_a_record_of_members_has_lists_and_changes():

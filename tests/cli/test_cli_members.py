@@ -102,4 +102,4 @@ def test_status_that_a_principal_may_not_see_in_whole_makes_a_row(
     look = GroupLook({"n0": known}, {"n0": "a:1"}, {})
     monkeypatch.setattr("dledger.cli.group.members.look_at", lambda *_: look)
     last = out("members -b a:1").splitlines()[-1]
-    assert last.split() == ["n0", "voter", "LEADER", "a:1", "-", "-", "-", "yes"]
+    assert last.split() == ["n0", "voter", "LEADER", "a:1", "-", "-", "-", "-", "yes"]

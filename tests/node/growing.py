@@ -16,7 +16,7 @@ from dledger.protocol.messages.member_requests import (
 from dledger.types import NodeId
 
 HOST = "127.0.0.1"
-ADD, PROMOTE, _, _ = MemberAction
+ADD, PROMOTE, DEMOTE, REMOVE, READDRESS = MemberAction
 
 
 async def ask(group: Any, action: MemberAction, node: str, **fields: Any) -> AlterMemberResponse:
@@ -72,4 +72,16 @@ async def grown(group: Any, newcomer: Newcomer | None = None) -> NodeServer:
     await done(group, ADD, "n3", **newcomer.place)
     server = await newcomer.start()
     await done(group, PROMOTE, "n3")
+    return server
+
+
+async def moved(group: Any, name: str, folder: str = "") -> NodeServer:
+    """The node starts at another port, which no other node was told, with its directory, or with
+    the one of that name."""
+    (port,) = free_ports(HOST, 1)
+    made, addresses = group.make(name), dict(group.addresses)
+    node = replace(made.node, port=port, directory=group.folder / (folder or name))
+    server = NodeServer(group.config, node, addresses=lambda: addresses)
+    await server.start()
+    group.nodes[NodeId(name)] = server
     return server

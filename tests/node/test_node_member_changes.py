@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,14 +12,9 @@ from dledger.node.node import NodeServer
 from dledger.protocol.messages.catalog_commands import ChangeMembers
 from dledger.protocol.messages.client import TransferRequest
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.member_requests import (
-    MemberAction,
-)
 from dledger.protocol.messages.membership import MemberRole
 from dledger.types import NodeId
-from tests.node.growing import HOST, Newcomer, ask, done, grown
-
-ADD, PROMOTE, DEMOTE, REMOVE = MemberAction
+from tests.node.growing import ADD, DEMOTE, HOST, PROMOTE, REMOVE, Newcomer, ask, done, grown
 
 
 @pytest.fixture(autouse=True)

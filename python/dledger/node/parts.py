@@ -15,6 +15,7 @@ from dledger.node.handlers.fetches import Reads
 from dledger.node.handlers.group_version import GroupVersions
 from dledger.node.handlers.listings import Listings
 from dledger.node.handlers.member_changes import MemberChanges
+from dledger.node.handlers.member_places import MemberPlaces
 from dledger.node.handlers.metadata import MetadataHandler
 from dledger.node.handlers.offsets import LinearizableReads, Offsets
 from dledger.node.handlers.parked_requests import LongPolls
@@ -87,7 +88,9 @@ class NodeParts:
         self.metadata = MetadataHandler(context, self.linearizable, access=access)
         self.sessions = ConsumerSessions(context, self.proposals, linearizable=self.linearizable)
         self.backups = Backups(context)
-        self.member_changes = MemberChanges(context, self.proposals)
+        self.member_changes = MemberChanges(
+            context, self.proposals, places=MemberPlaces(context, self.gate)
+        )
         RemovedNode(context)
         handlers = RequestHandlers(
             access=access,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -18,17 +17,16 @@ from dledger.cli.common import (
     print_rows,
     yes_option,
 )
+from dledger.cli.group.catching_up import behind, wait_until_near, wait_until_there
 from dledger.cli.group.node_states import GroupLook, State, look_at, members_now
+from dledger.cli.group.replacing import Replacement, replace_member
+from dledger.errors import ConfigError
+from dledger.net.address import join_address, split_address
 
-if TYPE_CHECKING:
-    from dledger.client import Client
-
-COLUMNS: Final = ("node", "role", "state", "address", "incarnation", "lag", "release", "reachable")
+COLUMNS: Final = (
+    *("node", "role", "state", "address", "incarnation", "lag", "bytes", "release", "reachable"),
+)
 NOT_KNOWN: Final = "-"
-NEAR: Final = 1000
-"""Entries: a learner that lacks no more is promoted at once, or the leader says why not."""
-LOOK_S: Final = 0.2
-TELL_S: Final = 5.0
 
 
 @click.group(cls=DefaultsToList)
@@ -43,9 +41,9 @@ def members() -> None:
 @group_options
 @json_option
 def list_members(bootstrap: str, timeout: float, as_json: bool) -> None:
-    """List the members: role, state, address, incarnation, and how many committed entries each
-    lacks. They are asked as by `dledger status`, which needs no leader. Exit code 1 unless all
-    answer within 2 s."""
+    """List the members: role, state, address, incarnation, release, and how many committed entries
+    and bytes of the log each lacks. They are asked as by `dledger status`, which needs no leader.
+    Exit code 1 unless all answer within 2 s."""
     rows = member_rows(look_at(bootstrap, timeout))
     print_rows(COLUMNS, rows if as_json else [_shown(row) for row in rows], as_json)
     if not all(row["reachable"] for row in rows):
@@ -75,31 +73,9 @@ def promote(node: str, bootstrap: str, timeout: float) -> None:
     """Let the learner NODE vote and count, as soon as it has caught up. Gives up when it gets no
     further for --timeout."""
     with open_client(bootstrap, timeout) as client:
-        _wait_for(client, node, timeout)
+        wait_until_near(client, node, timeout)
         client.promote_member(node)
     click.echo(f"{node} is a voter")
-
-
-def _wait_for(client: Client, node: str, timeout_s: float) -> None:
-    """Until a learner is near the end of the log, or gets no further; tells how far it is."""
-    least, since_s = None, time.monotonic()
-    told_s = since_s
-    while True:
-        found = list(client.status().values())
-        leader = next((state for state in found if state.get("role") == "LEADER"), {})
-        mark, now_s = leader.get("watermarks", {}).get(node), time.monotonic()
-        lag = None if mark is None else leader["end_index"] - mark
-        is_stranger = bool(leader) and node not in leader["members"]
-        if is_stranger or (lag is not None and lag <= NEAR):
-            return  # the leader says whether it is promoted
-        if lag is not None and (least is None or lag < least):
-            least, since_s = lag, now_s
-        if now_s - since_s > timeout_s:
-            return
-        if lag is not None and now_s - told_s > TELL_S:
-            told_s = now_s
-            click.echo(f"{node} lacks {lag:,} entries", err=True)
-        time.sleep(LOOK_S)
 
 
 @members.command()
@@ -123,6 +99,54 @@ def remove(node: str, yes: bool, bootstrap: str, timeout: float) -> None:
     with open_client(bootstrap, timeout) as client:
         client.remove_member(node)
     click.echo(f"{node} is no member")
+
+
+@members.command()
+@click.argument("old")
+@click.argument("new", metavar="NEW=HOST:PORT")
+@yes_option
+@group_options
+def replace(old: str, new: str, yes: bool, bootstrap: str, timeout: float) -> None:
+    """Let the node NEW take the place of the member OLD, which may be dead and is removed for ever.
+
+    Start NEW with dledger serve --join on an empty directory first. It gets the whole log, and only
+    then the place of OLD, so that a majority of the voters lives all the time. An interrupted
+    command is said again, and goes on. Gives up when NEW gets no further for --timeout.
+    """
+    wanted = _replacement(old, new)
+    question = f"Remove {old} from the group for ever, as soon as {wanted.new} has its place?"
+    confirm(yes, question, f"{old} would be gone for ever: say --yes")
+    with open_client(bootstrap, timeout) as client:
+        did_any = replace_member(client, wanted, timeout)
+    already = "" if did_any else " already"
+    click.echo(f"{wanted.new} at {wanted.address} has the place of {old}{already}")
+
+
+def _replacement(old: str, new: str) -> Replacement:
+    name, equals, address = new.partition("=")
+    if not equals or not name:
+        raise ConfigError(f"{new!r}: write NEW=HOST:PORT, as n3=d:7001")
+    if old == name:
+        raise ConfigError(
+            f"{old} cannot replace itself: choose another id; a member that has lost its disk is "
+            f"admitted (dledger admit {old}), one that moves with it is readdressed (dledger "
+            f"members readdress {old} {address})"
+        )
+    return Replacement(old, name, join_address(*split_address(address)))
+
+
+@members.command()
+@click.argument("node")
+@click.argument("address", metavar="HOST:PORT")
+@group_options
+def readdress(node: str, address: str, bootstrap: str, timeout: float) -> None:
+    """The member NODE, which has moved with its disk, is reached at HOST:PORT from now on. Start it
+    there first. All nodes and clients learn the address."""
+    with open_client(bootstrap, timeout) as client:
+        client.readdress_member(node, address)
+        click.echo(f"{node} is at {address}", err=True)
+        wait_until_there(client, node, timeout)
+    click.echo(f"{node} is at {address}, and has everything")
 
 
 def member_rows(look: GroupLook) -> list[dict[str, Any]]:
@@ -150,6 +174,8 @@ def _row(name: str, look: GroupLook, leader: State, roles: Mapping[str, str]) ->
         "incarnation": _incarnation(name, state, leader),
         "admitted": state.get("admission", {}).get("admitted"),
         "lag": max(0, leader["committed_index"] - marks[name]) if name in marks else None,
+        "bytes": behind(leader, state),
+        "replaces": leader.get("replacing", {}).get(name),
         "release": state.get("release"),
         "reachable": "error" not in state,
     }
@@ -168,6 +194,8 @@ def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
     cells = {name: NOT_KNOWN if row[name] is None else row[name] for name in COLUMNS}
     if row["incarnation"] is not None:
         cells["incarnation"] = f"{row['incarnation']:016x}"
+    if row["replaces"]:
+        cells["role"] = f"{cells['role']} (for {row['replaces']})"
     if row["admitted"] is False:
         cells["state"] = f"{cells['state']} (not admitted)"
     if "error" in row:

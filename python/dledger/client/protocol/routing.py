@@ -282,7 +282,7 @@ class Call:
         if code is Code.BEHIND:
             self._routes.failed(address)  # it leads no more, perhaps: ask around for the leader
         self._last = error
-        self._reasons[address] = code.name
+        self._reasons[address] = f"{code.name}, {message}" if message else code.name
         if self.terms.address is None and code in _NOT_HERE:
             self._reasons.pop(address)
             self._wait_next = not self._routes.redirected(address, leader_id) or self._pause > 0

@@ -1,4 +1,4 @@
-"""Adding, promoting, demoting and removing members, by requests that the leader checks.
+"""Adding, promoting, demoting, removing and moving members, by requests that the leader checks.
 
 See `dledger.raft.roles.member_change` for what the leader refuses, and why.
 """
@@ -6,14 +6,16 @@ See `dledger.raft.roles.member_change` for what the leader refuses, and why.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
 
-from dledger.config import nearest
 from dledger.net import Connection
 from dledger.net.address import split_address
 from dledger.node.context import NodeContext, NodePart
+from dledger.node.handlers.altered_members import Members, NotPossible, altered
+from dledger.node.handlers.member_places import MemberPlaces
 from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.node.proposals.version_rule import refused_by_version
 from dledger.protocol.messages.catalog_commands import ChangeMembers
@@ -24,11 +26,10 @@ from dledger.protocol.messages.member_requests import (
     MemberAction,
 )
 from dledger.protocol.messages.membership import Member, MemberRole
-from dledger.raft.roles.member_change import MembersRefused, Refusal
+from dledger.raft.roles.member_change import MembersRefused, Refusal, standings
 from dledger.raft.state.ready import RoleChange
-from dledger.types import NO_INDEX, Index, NodeId, Role
+from dledger.types import NO_INDEX, Index, Role
 
-Members = tuple[Member, ...]
 SOON: Final = {
     *(Refusal.NOOP_NOT_COMMITTED, Refusal.UNDER_WAY, Refusal.HANDING_OVER, Refusal.NO_GROUP_ID),
     *(Refusal.NOT_CAUGHT_UP, Refusal.NOT_HEARD),
@@ -36,17 +37,24 @@ SOON: Final = {
 """Refusals that go away by themselves, or when the learner gets on."""
 
 
-class NotPossible(Exception):
-    """What was asked for contradicts the list."""
+LOOKED_FOR: Final = {MemberAction.ADD, MemberAction.READDRESS}
+"""Before these a node is looked for at the address."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedChange:
+    """A client's request."""
+
+    connection: Connection
+    request_id: int
+    request: AlterMemberRequest
 
 
 @dataclass(slots=True, eq=False)
 class ChangeWait:
     """A client that waits for a change of members to be committed."""
 
-    connection: Connection
-    request_id: int
-    request: AlterMemberRequest
+    asked: AskedChange
     index: Index
     timer: asyncio.TimerHandle = field(init=False)
 
@@ -54,54 +62,103 @@ class ChangeWait:
 class MemberChanges(NodePart):
     """Answers `AlterMemberRequest`."""
 
-    def __init__(self, context: NodeContext, proposals: ProposalQueue) -> None:
+    def __init__(
+        self, context: NodeContext, proposals: ProposalQueue, *, places: MemberPlaces
+    ) -> None:
         super().__init__(context)
         self._proposals = proposals
+        self._places = places
         self._waiting: list[ChangeWait] = []
+        self._looking: set[asyncio.Task[None]] = set()
         context.events.committed.subscribe(self._committed)
         context.events.role.subscribe(self._role_changed)
+        context.status.add(self.status)
 
     def stop(self) -> None:
+        for task in self._looking:
+            task.cancel()
         for wait in list(self._waiting):
             self._answer(wait, Code.TERM_CHANGED, "this node stops; ask again")
 
+    def status(self) -> dict[str, Any]:
+        """For the node's status; see docs/operations.md."""
+        leader, listed = self._raft.leader, self._raft.members
+        addresses = self._members.addresses()
+        standing = {} if leader is None else standings(leader, self._now_ms())
+        return {
+            "end_pos": self._store.end.end_pos,
+            "member_addresses": {str(node): place for node, place in addresses.items()},
+            "replacing": {str(one.id): one.replaces for one in listed if one.replaces},
+            "standings": {str(node): asdict(one) for node, one in standing.items()},
+        }
+
     def alter(self, connection: Connection, request_id: int, request: AlterMemberRequest) -> None:
         """Propose the list that the request leads to, and answer when it is committed."""
+        asked = AskedChange(connection, request_id, request)
+        with self._refusing(asked):
+            wanted = self._wanted(request)
+            if wanted is None or request.action not in LOOKED_FOR:
+                self._carry_out(asked, wanted)
+                return
+            task = self._loop.create_task(self._look(asked))
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+
+    async def _look(self, asked: AskedChange) -> None:
+        """See first who is at the address. Meanwhile the list may become another one."""
+        with self._refusing(asked):
+            await self._places.check(asked.request)
+            self._carry_out(asked, self._wanted(asked.request))
+
+    @contextmanager
+    def _refusing(self, asked: AskedChange) -> Iterator[None]:
+        """A change that is not possible is answered so."""
+        try:
+            yield
+        except NotPossible as error:
+            self._reply(asked, error.code, str(error))
+
+    def _wanted(self, request: AlterMemberRequest) -> Members | None:
+        """The list to propose; None where it is so already.
+
+        Raises:
+            NotPossible: with the reason.
+        """
         raft = self._raft
         if raft.role is not Role.LEADER:
             text = f"this node does not lead; ask {raft.leader_id or 'again, there is no leader'}"
-            self._reply(connection, request_id, request, Code.NOT_LEADER, text)
-            return
+            raise NotPossible(text, Code.NOT_LEADER)
         if not self._proposals.caught_up:
             text = "the new leader is still catching up; ask again"
-            self._reply(connection, request_id, request, Code.LEADER_NOT_READY, text)
-            return
+            raise NotPossible(text, Code.LEADER_NOT_READY)
         listed = self._listed()
+        wanted = altered(listed, request, raft.heard)
+        # addresses of settings are each node's own: one that was asked for comes into the log
+        is_told = bool(raft.members) or request.action is not MemberAction.READDRESS
+        if wanted == listed and is_told:
+            return None
         try:
-            wanted = altered(listed, request, raft.heard)
-            if wanted != listed:
-                raft.check_members(wanted, self._now_ms())
-                self._check_links(wanted)
-        except NotPossible as error:
-            self._reply(connection, request_id, request, Code.UNEXPECTED_ARGUMENT, str(error))
-            return
+            raft.check_members(wanted, self._now_ms())
+            self._check_links(wanted)
         except MembersRefused as error:
             code = Code.LEADER_NOT_READY if error.reason in SOON else Code.UNEXPECTED_ARGUMENT
-            self._reply(connection, request_id, request, code, str(error))
-            return
-        if wanted != listed:
-            command = ChangeMembers(after=raft.membership.index, members=wanted)
-            refusal = refused_by_version(command, self._context, caught_up=True)
-            if refusal is not None:
-                self._reply(connection, request_id, request, refusal.code, refusal.message)
-                return
+            raise NotPossible(str(error), code) from None
+        command = ChangeMembers(after=raft.membership.index, members=wanted)
+        refusal = refused_by_version(command, self._context, caught_up=True)
+        if refusal is not None:
+            raise NotPossible(refusal.message, refusal.code)
+        return wanted
+
+    def _carry_out(self, asked: AskedChange, wanted: Members | None) -> None:
+        """Propose this list, if there is one, and answer when the newest one is committed."""
+        raft = self._raft
+        if wanted is not None:
             self._ready_loop.feed(raft.propose_members, wanted, self._now_ms())
         index = raft.change.index if raft.change is not None else NO_INDEX
-        wait = ChangeWait(connection, request_id, request, index)
         late, text = Code.WAIT_QUORUM_ACK_TIMEOUT, "no quorum has acknowledged it in time"
-        wait.timer = self._loop.call_later(
-            request.timeout_ms / 1000, self._answer, wait, late, text
-        )
+        wait = ChangeWait(asked, index)
+        timeout_s = asked.request.timeout_ms / 1000
+        wait.timer = self._loop.call_later(timeout_s, self._answer, wait, late, text)
         self._waiting.append(wait)
         self._committed(raft.committed_index)
 
@@ -135,64 +192,11 @@ class MemberChanges(NodePart):
     def _answer(self, wait: ChangeWait, code: Code, text: str = "") -> None:
         self._waiting.remove(wait)
         wait.timer.cancel()
-        self._reply(wait.connection, wait.request_id, wait.request, code, text)
+        self._reply(wait.asked, code, text)
 
-    def _reply(
-        self,
-        connection: Connection,
-        request_id: int,
-        request: AlterMemberRequest,
-        code: Code,
-        text: str = "",
-    ) -> None:
+    def _reply(self, asked: AskedChange, code: Code, text: str = "") -> None:
+        connection, request = asked.connection, asked.request
         event = f"{request.action.name.lower()} member"
         self._context.audit.record_request(connection, event, code, text, node=request.node_id)
         answer = AlterMemberResponse(code=code, message=text, leader_id=self._leader_id)
-        connection.send(answer, request_id)
-
-
-def altered(listed: Members, request: AlterMemberRequest, heard: Mapping[NodeId, int]) -> Members:
-    """The list that a request leads to; the same one where it is so already.
-
-    Raises:
-        NotPossible: it contradicts the list.
-    """
-    node = request.node_id
-    known = next((member for member in listed if member.id == node), None)
-    if request.action is MemberAction.ADD:
-        return _added(listed, request, known)
-    if request.action is MemberAction.REMOVE:
-        return tuple(member for member in listed if member.id != node)
-    if known is None:
-        ids = [str(member.id) for member in listed]
-        raise NotPossible(
-            f"{node!r} is not a member{nearest(node, ids)}; members: {', '.join(ids)}"
-        )
-    if request.action is MemberAction.PROMOTE:
-        if known.role is MemberRole.VOTER:
-            return listed
-        other = replace(known, role=MemberRole.VOTER, incarnation=heard.get(node, 0))
-    else:
-        if known.role is not MemberRole.VOTER:
-            return listed
-        other = replace(known, role=MemberRole.LEARNER)
-    return tuple(other if member is known else member for member in listed)
-
-
-def _added(listed: Members, request: AlterMemberRequest, known: Member | None) -> Members:
-    where = request.host, request.port
-    taken = next((member for member in listed if (member.host, member.port) == where), None)
-    if known is None and taken is not None:
-        raise NotPossible(f"{taken.id} is at {request.host}:{request.port} already")
-    if known is None:
-        role = MemberRole.OBSERVER if request.role is MemberRole.OBSERVER else MemberRole.LEARNER
-        new = Member(request.node_id, request.host, request.port, role, 0, request.rack)
-        return (*listed, new)
-    if (known.host, known.port) != where:
-        raise NotPossible(
-            f"{known.id} is a member already, at {known.host}:{known.port}: remove it first, or "
-            "choose another id"
-        )
-    if (known.role is MemberRole.OBSERVER) is not (request.role is MemberRole.OBSERVER):
-        raise NotPossible(f"{known.id} is a member already, as {known.role.name.lower()}")
-    return listed
+        connection.send(answer, asked.request_id)

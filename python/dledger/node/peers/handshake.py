@@ -144,14 +144,18 @@ class Gate:
         """How a connection to another node begins."""
         return self._greeting(self.introduction(), peer)
 
-    def as_client(self, peer: NodeId) -> Greeting:
+    def as_client(self, peer: NodeId, *, named: bool = True) -> Greeting:
         """How a connection to another node begins that carries a client's requests. There it is
-        this node's, if this node has what proves that."""
-        can_prove = self._secret is not None or self._node.tls is not None
+        this node's, if this node has what proves that, and unless it is not to be ``named``."""
+        can_prove = named and (self._secret is not None or self._node.tls is not None)
         own = replace(
             self.introduction(), node_id="", as_node=self._node.node_id if can_prove else ""
         )
         return self._greeting(own, peer)
+
+    def other_version(self, answer: HelloResponse) -> str:
+        """Why the node that gave this answer cannot be of this group; empty when it can."""
+        return other_version(self.introduction(), answer)
 
     def _greeting(self, own: HelloRequest, peer: NodeId) -> Greeting:
         strict = bool(own.node_id) and self._required

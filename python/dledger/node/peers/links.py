@@ -9,7 +9,7 @@ from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import AccessDenied, ConfigError, DLedgerError, Unavailable, WrongGroup
 from dledger.net import FrameLimits, PeerLink
 from dledger.net.connections.blocking import Lost
-from dledger.net.connections.handshake import Unlisted
+from dledger.net.connections.handshake import Greeting, Unlisted
 from dledger.net.connections.rpc import Rpc
 from dledger.node.events import NodeEvents
 from dledger.node.peers.handshake import Gate
@@ -110,6 +110,7 @@ class Peers:
                 if self._started:
                     self.links[peer].start()
             elif self._places.get(peer) != former.get(peer):
+                self._in_vain[peer] = 0
                 self.links[peer].reconnect()
 
     def _left(self, peer: NodeId) -> None:
@@ -172,21 +173,25 @@ class Peers:
         if not places:
             raise Unavailable(f"no address of {peer} is known")
         try:
-            rpc = await Rpc.open(
-                places[0],
-                self._gate.as_client(peer),
-                self._limits,
-                ASK_S,
-                self._gate.connects(),
-            )
+            return await self.status_at(places[0], self._gate.as_client(peer))
         except (WrongGroup, ConfigError, AccessDenied) as error:
             raise Unavailable(f"{peer}: {error}") from None
+
+    async def status_at(self, address: str, greeting: Greeting) -> dict[str, Any]:
+        """The status of the node at ``address``.
+
+        Raises:
+            Unavailable: it did not answer in time.
+            WrongGroup, ConfigError, AccessDenied: it is another one, or does not take this one.
+        """
+        rpc = await Rpc.open(address, greeting, self._limits, ASK_S, self._gate.connects())
         try:
             answer, _ = await rpc.ask(StatusRequest(), (), ASK_S)
         except Lost as error:
-            raise Unavailable(f"{peer} did not tell its status: {error}") from None
+            who = rpc.welcome.node_id or address
+            raise Unavailable(f"{who} did not tell its status: {error}") from None
         finally:
             rpc.abort()
         if not isinstance(answer, StatusResponse):
-            raise Unavailable(f"{peer} answered {type(answer).__name__} to a status request")
+            raise Unavailable(f"{address} answered {type(answer).__name__} to a status request")
         return answer.status

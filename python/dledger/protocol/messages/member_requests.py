@@ -19,6 +19,8 @@ class MemberAction(IntEnum):
     DEMOTE = 2
     """A voter becomes a learner."""
     REMOVE = 3
+    READDRESS = 4
+    """It is at another address from now on, with its disk and incarnation."""
 
 
 @slots_dataclass(kw_only=True)
@@ -28,11 +30,14 @@ class AlterMemberRequest:
     node_id: NodeId
     action: MemberAction
     host: str = ""
-    """Of a member that is added, as the port, role and rack."""
+    """Of a member that is added, as the port, role and rack; of one that has moved, as the
+    port."""
     port: int = 0
     role: MemberRole = MemberRole.LEARNER
     rack: str = ""
     timeout_ms: int = 2500
+    replaces: str = ""
+    """The member that an added one is to take the place of; it gets that one's role."""
 
 
 @slots_dataclass(kw_only=True)

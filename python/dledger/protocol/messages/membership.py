@@ -48,6 +48,12 @@ class Member:
     incarnation: int
     """That counts where the role is VOTER; 0: none does."""
     rack: str = ""
+    replaces: str = ""
+    """The member that it is to take the place of, until it has: so that a command that was
+    interrupted goes on, and no second one begins."""
+
+
+FIRST_FIELDS: Final[dict[type, int]] = {Member: 6}
 
 
 def fingerprint(members: Iterable[str]) -> int:
@@ -63,16 +69,19 @@ def voters_of(members: Iterable[Member]) -> set[NodeId]:
     return {member.id for member in members if member.role is MemberRole.VOTER}
 
 
-def pack_list(members: Iterable[Member]) -> list[tuple[str, str, int, int, int, str]]:
+def pack_list(members: Iterable[Member]) -> list[tuple[Any, ...]]:
     """A list for JSON."""
-    return [(m.id, m.host, m.port, int(m.role), m.incarnation, m.rack) for m in members]
+    return [
+        (m.id, m.host, m.port, int(m.role), m.incarnation, m.rack, *filter(None, [m.replaces]))
+        for m in members
+    ]
 
 
 def unpack_list(rows: Iterable[Sequence[Any]]) -> tuple[Member, ...]:
     """The inverse of `pack_list`."""
     return tuple(
-        Member(NodeId(node), host, port, MemberRole(role), incarnation, rack)
-        for node, host, port, role, incarnation, rack in rows
+        Member(NodeId(node), host, port, MemberRole(role), incarnation, *rack_and_rest)
+        for node, host, port, role, incarnation, *rack_and_rest in rows
     )
 
 

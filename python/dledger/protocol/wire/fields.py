@@ -17,6 +17,7 @@ from typing import Any, Final, NewType, Union, cast, get_args, get_origin, get_t
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.entry_runs import pack_sizes
 from dledger.protocol.messages.fetched import FETCHED_ROW, FetchedBatch, FetchedBatches
+from dledger.protocol.messages.membership import FIRST_FIELDS
 from dledger.protocol.wire.message_numbers import COMMAND_TAGS, COMMANDS
 from dledger.types import Index, OfPartitions, Term
 
@@ -59,7 +60,7 @@ def field_codec(annotation: Any) -> FieldCodec:
     if isinstance(annotation, type) and issubclass(annotation, IntEnum):
         return FieldCodec(int, None, _Members(annotation).__getitem__)
     if is_dataclass(annotation):
-        table = FieldTable(annotation)  # type: ignore[arg-type]
+        table = table_of(cast(type[Any], annotation))
         return FieldCodec(tuple, table.values, table.build)
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Sequence and args == (Entry,):
@@ -234,6 +235,12 @@ class OpenTable(FieldTable):
         defaults = (None,) * required + tuple(encode(value) for encode, value in later)
         self.values = _taker(self, required, defaults)
         self.build = _builder(self, required, defaults)
+
+
+def table_of(part: type[Any]) -> FieldTable:
+    """The table of a dataclass within a message or command."""
+    first = FIRST_FIELDS.get(part)
+    return FieldTable(part) if first is None else OpenTable(part, first)
 
 
 def _taker(table: FieldTable, required: int = -1, defaults: tuple[Any, ...] = ()) -> Step:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import dataclass
 from enum import Enum
 
 from dledger.errors import ConfigError
@@ -30,6 +31,7 @@ from dledger.protocol.messages.membership import (
     MemberRole,
     pack_list,
 )
+from dledger.raft.roles.entry_dispatcher import EntryDispatcher
 from dledger.raft.roles.fitness import is_heard
 from dledger.raft.roles.leader import Leader
 from dledger.raft.state.quorum_ack_checker import quorum_size
@@ -126,14 +128,40 @@ def _check_learner(leader: Leader, members: tuple[Member, ...], now_ms: int) -> 
         learner = leader.dispatchers[node]
         if learner.incarnation != member.incarnation or not is_heard(core, learner, now_ms):
             raise MembersRefused(Refusal.NOT_HEARD, node)
-        election_ms = core.config.election_ms
-        knows_itself = learner.watermark >= core.admission.membership.index
-        if not knows_itself or not learner.catch_up.is_near(
-            learner.watermark, end, now_ms, election_ms
-        ):
+        if not _is_near(leader, learner, now_ms):
             is_too_slow = learner.catch_up.is_too_slow
             lag = f"{node} lacks {end - learner.watermark} entries"
             raise MembersRefused(Refusal.TOO_SLOW if is_too_slow else Refusal.NOT_CAUGHT_UP, lag)
+
+
+def _is_near(leader: Leader, learner: EntryDispatcher, now_ms: int) -> bool:
+    core = leader.core
+    end, election_ms = core.log.end_index, core.config.election_ms
+    knows_itself = learner.watermark >= core.admission.membership.index
+    return knows_itself and learner.catch_up.is_near(learner.watermark, end, now_ms, election_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a leader sees another member."""
+
+    heard: bool
+    """It answered within an election time."""
+    near: bool
+    """It is heard, and so near to the end of the log that it may be promoted."""
+    too_slow: bool
+    """It gets no nearer: more is appended than it can take."""
+
+
+def standings(leader: Leader, now_ms: int) -> dict[NodeId, Standing]:
+    """Of each member but the leader."""
+    found = {}
+    for peer in leader.core.peers:
+        follower = leader.dispatchers[peer]
+        heard = is_heard(leader.core, follower, now_ms) and follower.incarnation is not None
+        near = heard and _is_near(leader, follower, now_ms)
+        found[peer] = Standing(heard, near, follower.catch_up.is_too_slow)
+    return found
 
 
 def _check_alive(leader: Leader, members: tuple[Member, ...], now_ms: int) -> None:

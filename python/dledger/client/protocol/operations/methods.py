@@ -138,6 +138,7 @@ class Operations(ABC):
     transfer = Method(nodes.transfer)
     admit = Method(nodes.admit)
     add_member = Method(nodes.add_member)
+    readdress_member = Method(nodes.readdress_member)
     promote_member = Method(nodes.promote_member)
     demote_member = Method(nodes.demote_member)
     remove_member = Method(nodes.remove_member)

@@ -99,7 +99,13 @@ def admit(core: ClientState, node_id: str) -> Operation[None]:
 
 
 def add_member(
-    core: ClientState, node_id: str, address: str, *, observer: bool = False, rack: str = ""
+    core: ClientState,
+    node_id: str,
+    address: str,
+    *,
+    observer: bool = False,
+    rack: str = "",
+    replaces: str = "",
 ) -> Operation[None]:
     """Add a node to the group as a learner, which gets the whole log and does not count before it
     is promoted; nothing is done where it is one already.
@@ -108,13 +114,31 @@ def add_member(
         address: where it listens, or will, ``host:port``.
         observer: it is no learner, but an observer, which never votes.
         rack: where it stands.
+        replaces: the member whose place it is to take, in whose role. It has to run then. The list
+            of members remembers this until that one is removed and the new one has its role.
 
     Raises:
         ConfigError: the change is not possible; the leader says why.
+        Unavailable: with ``replaces``, it does not answer at the address.
     """
     host, port = split_address(address)
     role = MemberRole.OBSERVER if observer else MemberRole.LEARNER
-    yield from _alter(core, MemberAction.ADD, node_id, host=host, port=port, role=role, rack=rack)
+    place: dict[str, Any] = {"host": host, "port": port, "rack": rack, "role": role}
+    if replaces:
+        place["replaces"] = check_name("node id", replaces)
+    yield from _alter(core, MemberAction.ADD, node_id, **place)
+
+
+def readdress_member(core: ClientState, node_id: str, address: str) -> Operation[None]:
+    """A member is reached at another address, ``host:port``, from now on. It has to answer there,
+    and to have its disk with it; all nodes and clients learn the address.
+
+    Raises:
+        ConfigError: another node answers there, or it has another disk; or there is no such member.
+        Unavailable: it does not answer there.
+    """
+    host, port = split_address(address)
+    yield from _alter(core, MemberAction.READDRESS, node_id, host=host, port=port)
 
 
 def promote_member(core: ClientState, node_id: str) -> Operation[None]:
