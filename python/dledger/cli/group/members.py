@@ -21,7 +21,6 @@ from dledger.cli.group.catching_up import behind, wait_until_near, wait_until_th
 from dledger.cli.group.node_states import GroupLook, State, look_at, members_now
 from dledger.cli.group.replacing import Replacement, replace_member
 from dledger.errors import ConfigError
-from dledger.net.address import join_address, split_address
 
 COLUMNS: Final = (
     *("node", "role", "state", "address", "incarnation", "lag", "bytes", "release", "reachable"),
@@ -123,6 +122,8 @@ def replace(old: str, new: str, yes: bool, bootstrap: str, timeout: float) -> No
 
 
 def _replacement(old: str, new: str) -> Replacement:
+    from dledger.net.address import join_address, split_address
+
     name, equals, address = new.partition("=")
     if not equals or not name:
         raise ConfigError(f"{new!r}: write NEW=HOST:PORT, as n3=d:7001")
