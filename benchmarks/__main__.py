@@ -15,6 +15,7 @@ from rich.console import Console
 from benchmarks import (
     appends,
     availability,
+    backups,
     brokers,
     costs,
     curves,
@@ -64,6 +65,7 @@ SECTIONS: dict[str, Callable[..., None]] = {
     "messages": messages.messages,
     "read": reading.reading,
     "frames": frames.frames,
+    "backup": backups.backups,
     "lines": lines.lines,
     "keyed": spark_costs.keyed,
     "available": spark_costs.available,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from benchmarks.appends import LATENCY, THROUGHPUT
+from benchmarks.backups import BACKUPS
 from benchmarks.costs import BARE_MANY, BARE_ONE, COSTS, MANY, ONE
 from benchmarks.curves import (
     BY_CONNECTIONS,
@@ -124,6 +125,15 @@ CHAPTERS: Final = (
         "with the start of its process, at one node. Processor time is that of the command "
         "alone.",
         (LINES_RATE,),
+    ),
+    Chapter(
+        "backup",
+        "Backup and restore",
+        "A whole backup of a follower of three nodes, with 1 GiB of records of 1 KiB, to a "
+        "directory of the same disk, whose files are synced. Beside it, in turn, stands a program "
+        "that reads the files of that node's log, hashes and writes them, 8 MiB at a time, and "
+        "syncs nothing. The next backup comes after another 64 MiB of records.",
+        (BACKUPS,),
     ),
     Chapter(
         "spark-floors",

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from benchmarks.appends import LATENCY, MEMORY, THROUGHPUT
 from benchmarks.availability import ELECTIONS, FAILED, GAP, HANDOVER, ROLLING
+from benchmarks.backups import BACKUPS, MOVED
+from benchmarks.backups import SHARE as OF_COPY
 from benchmarks.brokers import BEHIND, BROKERS, LIKE_THEIRS
 from benchmarks.brokers import RATIO as TIMES_BROKERS
 from benchmarks.costs import BARE_MANY, BARE_ONE, COSTS
@@ -221,6 +223,15 @@ FLOORS = (
         50,
         False,
         "ms",
+    ),
+    Floor(
+        "backup of 1 GiB, share of a plain read + SHA-256 + write",
+        median(BACKUPS, OF_COPY),
+        0.5,
+        True,
+    ),
+    Floor(
+        "bytes that the next backup moves, times the new ones", highest(BACKUPS, MOVED), 1.1, False
     ),
     *(
         Floor(
