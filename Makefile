@@ -21,7 +21,7 @@ DIST ?= $(VENV)/dist
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length site notebooks test docs-test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks members chaos rotations strangers rights sim judges matrix promtool mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz deploy-check evidence wheel sbom audit interpreters console-test clean
+.PHONY: help setup check lint types layers length site notebooks test docs-test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks members backups chaos rotations strangers rights sim judges matrix promtool mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz deploy-check evidence wheel sbom audit interpreters console-test clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -85,6 +85,9 @@ interrupts: $(VENV)/.package  ## end client calls half way, by signal handlers a
 
 members: $(VENV)/.package  ## SIGKILL five consumers, their leader and all nodes under load: is a record unread, with two members, or read again behind a commit? (KILLS=300, SEED=s, JSON=file)
 	@$(BIN)/python -m verification.members --members $(or $(KILLS),300) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
+
+backups: $(VENV)/.package  ## SIGKILL backups, restores and nodes under load, at places that fail: is a partial one accepted, is a restored group another one? (KILLS=100, SEED=s, JSON=file)
+	@$(BIN)/python -m verification.backups --backups $(or $(KILLS),100) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
 forks: $(VENV)/.package  ## fork a process with busy threads: does a child hang, keep a lock, lose or double a record? (FORKS=2000, SEED=s, JSON=file)
 	@$(BIN)/python -m verification.forks --forks $(or $(FORKS),2000) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))

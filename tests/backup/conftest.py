@@ -118,6 +118,10 @@ class FailingTarget:
         self._count(name)
         self.inner.remove(name)
 
+    def remove_rests(self, before_s: float) -> None:
+        self._count("rests")
+        self.inner.remove_rests(before_s)
+
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

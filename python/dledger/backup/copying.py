@@ -26,7 +26,6 @@ from dledger.catalog.topics.batch_rows import ROW_SIZE
 from dledger.client import Client
 from dledger.errors import (
     CorruptEntry,
-    CorruptStore,
     DLedgerError,
     OffsetOutOfRange,
     Unavailable,
@@ -135,25 +134,12 @@ class BackupJob:
             copied = _Copying(self, own, view=view, writer=ChunkWriter(repository, writers))
             manifest = copied.manifest(sound)
             node, writer = view.node, copied.writer
-        _check_all_there(repository, manifest)
-        repository.target.write(manifest.path, manifest.encode())
+        repository.add(manifest)
         dropped, note = repository.drop(own, self.keep) if self.keep else (0, "")
         repository.end(own)
         repository.tidy()
         note = note or (wrong[0] if wrong else "")
         return BackupReport(manifest, node, copied.read, writer.written, dropped, note)
-
-
-def _check_all_there(repository: Repository, manifest: Manifest) -> None:
-    """Raises `CorruptStore` where the place has lost a chunk, or some of its bytes."""
-    there = repository.chunks()
-    for name, size in manifest.chunks.items():
-        if there.get(name) != size:
-            raise CorruptStore(
-                f"{repository.target.url}/{chunk_path(name)} was written and is not there "
-                f"({there.get(name, 'no')} bytes, {size} are due): this place loses files. No "
-                "backup was made: run the command again, or name another place"
-            )
 
 
 @contextmanager

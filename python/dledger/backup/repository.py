@@ -8,10 +8,11 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from dledger.backup.chunks import CHUNKS, chunk_path
+from dledger.backup.chunks import CHUNKS, chunk_path, digest
 from dledger.backup.manifest import MANIFESTS, LogChunk, Manifest
 from dledger.backup.target import Target
 from dledger.errors import ConfigError, CorruptStore, PathError, Unavailable
@@ -21,10 +22,18 @@ logger = logging.getLogger(__name__)
 RUNNING: Final = "running"
 STALE_S: Final = 900.0
 """A backup that has said nothing for so long was killed."""
+TORN_S: Final = 86_400.0
+"""One whose sign cannot be read has begun so long ago at most, or was killed."""
+READS: Final = 3
+"""Of a sign that cannot be read, in a second: it may be written just now."""
 SIGN_S: Final = 30.0
 """Between two signs of life."""
 WAIT_S: Final = 300.0
 """How long a backup waits for another one that drops old ones."""
+
+_NO_BACKUP: Final = (
+    "this place loses files. No backup was made: run the command again, or name another place"
+)
 
 
 def wall_s() -> float:
@@ -38,6 +47,7 @@ class Sign:
     killed."""
 
     id: str
+    """Ends with the second in which it has begun."""
     time_s: float
     group_id: str = ""
     drops: bool = False
@@ -52,11 +62,15 @@ class Sign:
         value = {
             "time_s": self.time_s, "group_id": self.group_id, "drops": self.drops, "log": self.log
         }  # fmt: skip
-        return json.dumps(value).encode()
+        text = json.dumps(value).encode()
+        return b"%s\n%s" % (text, digest(text).encode())
 
     @staticmethod
     def decode(name: str, data: bytes) -> Sign | None:
-        """None: it was not written to its end."""
+        """None: it was not written to its end, or is damaged."""
+        data, _, said = data.rpartition(b"\n")
+        if digest(data).encode() != said:
+            return None
         try:
             value = json.loads(data)
             log = [LogChunk(*one) for one in value["log"]]
@@ -124,19 +138,48 @@ class Repository:
         found = self.target.sizes(CHUNKS)
         return {path.rpartition("/")[2]: size for path, size in found.items()}
 
+    def add(self, manifest: Manifest) -> None:
+        """A backup whose chunks are written counts from here on.
+
+        Raises:
+            CorruptStore: the place has not kept what was written there: no backup was made.
+        """
+        there = self.chunks()
+        for name, size in manifest.chunks.items():
+            if there.get(name) != size:
+                raise CorruptStore(
+                    f"{self.target.url}/{chunk_path(name)} was written and is not there "
+                    f"({there.get(name, 'no')} bytes, {size} are due): {_NO_BACKUP}"
+                )
+        data = manifest.encode()
+        self.target.write(manifest.path, data)
+        if manifest.name not in self.names() or self.target.read(manifest.path) != data:
+            self.target.remove(manifest.path)
+            raise CorruptStore(
+                f"{self.target.url}/{manifest.path} was written and other bytes are there, or "
+                f"none: {_NO_BACKUP}"
+            )
+
     # --- backups that are under way ---------------------------------------------------------------
 
     def signs(self) -> list[Sign]:
         """Of all backups that are under way, or were killed."""
         found: list[Sign] = []
         for path in self.target.sizes(RUNNING):
-            name = path.removesuffix(".json")
-            try:
-                sign = Sign.decode(name, self.target.read(f"{RUNNING}/{path}"))
-            except PathError:  # it has ended
-                continue
-            found.append(sign or Sign(name, self.now_s()))
+            with suppress(PathError):  # it has ended
+                found.append(self._sign(path.removesuffix(".json")))
         return found
+
+    def _sign(self, name: str) -> Sign:
+        for read in range(READS):
+            if read:
+                self.sleep(1.0 / READS)
+            if sign := Sign.decode(name, self.target.read(f"{RUNNING}/{name}.json")):
+                return sign
+        begun = name.rpartition("-")[2]
+        now_s = self.now_s()
+        is_old = begun.isdecimal() and now_s - int(begun) >= TORN_S
+        return Sign(name, 0.0 if is_old else now_s)
 
     def is_alive(self, sign: Sign) -> bool:
         return self.now_s() - sign.time_s < STALE_S
@@ -147,7 +190,7 @@ class Repository:
         Raises:
             Unavailable: that takes too long.
         """
-        own = Sign(uuid.uuid4().hex, self.now_s(), group_id)
+        own = Sign(f"{uuid.uuid4().hex}-{self.now_s():.0f}", self.now_s(), group_id)
         self.say(own)
         until_s = self.now_s() + WAIT_S
         while True:
@@ -178,7 +221,9 @@ class Repository:
         self.target.write(own.path, own.encode())
 
     def tidy(self) -> None:
-        """Remove the signs of backups that were killed or given up: a whole one is there."""
+        """Remove the signs and rests of backups that were killed or given up: a whole one is
+        there."""
+        self.target.remove_rests(self.now_s() - STALE_S)
         for sign in self.signs():
             if not self.is_alive(sign):
                 self.end(sign)

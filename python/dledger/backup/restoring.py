@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,9 +14,9 @@ from typing import Any, Final
 from dledger.backup.cut import RestorePlan
 from dledger.backup.reading import BackupReader, OnBytes
 from dledger.backup.target import HOST, Target, named
-from dledger.config import EMBEDDED_DEFAULTS
+from dledger.config import BODY_ROOM, EMBEDDED_DEFAULTS, GroupConfig
 from dledger.embedded.groupfile import GroupFile
-from dledger.embedded.home import Home
+from dledger.embedded.home import GROUP_FILE, Home
 from dledger.embedded.ports import free_ports
 from dledger.embedded.settings import check_replicas
 from dledger.errors import PathError
@@ -30,15 +30,16 @@ from dledger.storage.disk.small_files import make_directory
 from dledger.storage.file_store import FileStore
 from dledger.storage.meta.snapshots import SNAPSHOTS
 from dledger.storage.meta.tables import TABLES
-from dledger.storage.opening import open_settings
+from dledger.storage.opening import UNFINISHED, open_settings
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.storage.recovery.snapshot_install import Staging
 from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Term
 
 SUFFIX: Final = ".restoring"
-MARK: Final = "restore-is-not-finished"
+MARK: Final = UNFINISHED
 """A file in a directory that is not complete: the next attempt removes the directory."""
 SYNC_BYTES: Final = 64 << 20
+USUAL_BODY_BYTES: Final = GroupConfig(members=(NodeId("n0"),)).max_body_bytes
 LOOPBACK: Final = "127.0.0.1"
 
 
@@ -53,30 +54,32 @@ class RestoreReport:
     segment_bytes: int
     index_file_bytes: int
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Settings that the nodes need: the sizes of files that the old group had, and the largest
+        body where those of the usual size do not fit into such files."""
+        sizes = {"segment_bytes": self.segment_bytes, "index_file_bytes": self.index_file_bytes}
+        largest = self.segment_bytes - BODY_ROOM
+        return {**sizes, "max_body_bytes": largest} if largest < USUAL_BODY_BYTES else sizes
+
 
 @contextmanager
 def staged(*targets: Path) -> Iterator[tuple[Path, ...]]:
     """Directories to write into that get their names when all is done, each at once and durably.
-    The rest of a killed restore is removed.
+    No node starts in one of them before all have theirs. The rest of a killed restore is removed.
 
     Raises:
         PathError: one is there and not empty, or cannot be made.
     """
     places = tuple(one.with_name(one.name + SUFFIX) for one in targets)
-    for target in targets:
-        with named(str(target)):
-            is_there = target.is_symlink() or target.exists()
-            if is_there and (target.is_symlink() or not target.is_dir() or any(target.iterdir())):
-                raise PathError(
-                    f"{target} has something in it, maybe a group's files: name a directory that "
-                    "is not there, or an empty one. Nothing was changed"
-                )
+    rests = _rests(targets)
     moved: list[tuple[Path, Path]] = []
     try:
+        for place in (*rests, *places):
+            with named(str(place)):
+                _remove_rest(place)
         for place in places:
             with named(str(place)):
-                if (place / MARK).exists():
-                    shutil.rmtree(place)
                 place.mkdir(mode=0o700, parents=True)
                 (place / MARK).touch()
         yield places
@@ -88,8 +91,11 @@ def staged(*targets: Path) -> Iterator[tuple[Path, ...]]:
             with named(str(target)):
                 place.rename(target)
                 moved.append((place, target))
-                (target / MARK).unlink()
                 HOST.fsync_dir(target.parent)
+        for target in targets:
+            with named(str(target)):
+                (target / MARK).unlink()
+                HOST.fsync_dir(target)
     except (Exception, KeyboardInterrupt):
         for place, target in moved:  # all of them, or none
             with suppress(OSError):
@@ -97,6 +103,38 @@ def staged(*targets: Path) -> Iterator[tuple[Path, ...]]:
         for place in places:
             shutil.rmtree(place, ignore_errors=True)
         raise
+
+
+def _rests(targets: Sequence[Path]) -> list[Path]:
+    """Those that a restore had named when it was killed, and in which no node has started.
+
+    Raises:
+        PathError: another one is there and not empty.
+    """
+    # a whole path group is one directory: it is there with its name
+    rests = [one for one in targets if (one / MARK).exists() and not (one / GROUP_FILE).exists()]
+    for target in targets:
+        with named(str(target)):
+            is_there = (target.is_symlink() or target.exists()) and target not in rests
+            if is_there and (target.is_symlink() or not target.is_dir() or any(target.iterdir())):
+                more = f", and {rests[0]} is of a restore that was killed" if rests else ""
+                raise PathError(
+                    f"{target} has something in it, maybe a group's files{more}: name a directory "
+                    "that is not there, or an empty one. Nothing was changed"
+                )
+    return rests
+
+
+def _remove_rest(place: Path) -> None:
+    """Remove what a killed restore has left; its mark goes last, so that it is known until then."""
+    if (place / MARK).exists():
+        for one in place.iterdir():
+            if one.name != MARK:
+                shutil.rmtree(one) if one.is_dir() else one.unlink()
+        (place / MARK).unlink()
+    elif not place.is_dir() or any(place.iterdir()):
+        return
+    place.rmdir()
 
 
 @dataclass(slots=True)
@@ -192,11 +230,10 @@ class RestoreJob:
                 home.make_node_directory(member)
             report = self._restore(group, {m: home.node_directory(m) for m in members})
             home.make_secret()
-            sizes = ("segment_bytes", "index_file_bytes")
             settings: dict[str, Any] = {
-                name: getattr(report, name)
-                for name in sizes
-                if getattr(report, name) != EMBEDDED_DEFAULTS[name]
+                name: size
+                for name, size in report.sizes.items()
+                if size != EMBEDDED_DEFAULTS.get(name)
             }
             ports = free_ports(LOOPBACK, nodes)
             addresses = {m: f"{LOOPBACK}:{port}" for m, port in zip(members, ports, strict=True)}

@@ -52,6 +52,10 @@ class Target(Protocol):
     def remove(self, name: str) -> None:
         """A file that may be gone already."""
 
+    def remove_rests(self, before_s: float) -> None:
+        """What programs have left of files that they were writing when they were killed, before
+        this time in seconds since 1970."""
+
 
 def open_target(url: str) -> Target:
     """The place that a user names.
@@ -137,6 +141,13 @@ class LocalTarget:
         with named(str(path)):
             path.unlink(missing_ok=True)
 
+    def remove_rests(self, before_s: float) -> None:
+        with named(self.url):
+            for path in self._root.rglob(f"*{PART}"):
+                with suppress(FileNotFoundError):  # it has its name, or another backup removed it
+                    if path.stat().st_mtime < before_s:
+                        path.unlink()
+
 
 def _refuse(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
@@ -182,8 +193,16 @@ class FsspecTarget:
         path = self._path(name)
         with named(f"{self.url}/{name}"):
             self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
-            self._system.pipe_file(path, data)
+            try:
+                self._system.pipe_file(path, data)
+            except BaseException:
+                with suppress(Exception):  # the first error is to be told
+                    self._system.rm_file(path)
+                raise
 
     def remove(self, name: str) -> None:
         with named(f"{self.url}/{name}"), suppress(FileNotFoundError):
             self._system.rm_file(self._path(name))
+
+    def remove_rests(self, before_s: float) -> None:
+        """These write in place, or show a file when it is whole."""

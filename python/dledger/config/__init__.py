@@ -12,6 +12,7 @@ from dledger.config.names import (
 )
 from dledger.config.peers import format_peers, parse_peers
 from dledger.config.settings import (
+    BODY_ROOM,
     EMBEDDED_DEFAULTS,
     LIVE,
     MIB,
@@ -23,6 +24,7 @@ from dledger.config.settings import (
 from dledger.config.tls import Tls, tls_files
 
 __all__ = [
+    "BODY_ROOM",
     "EMBEDDED_DEFAULTS",
     "LIVE",
     "MIB",

@@ -119,7 +119,7 @@ class GroupConfig:
             )
         if self.takeover_ms < 0:
             raise ConfigError(f"takeover_ms {self.takeover_ms} is negative; 0 switches it off")
-        if self.max_body_bytes + 4096 > self.segment_bytes:
+        if self.max_body_bytes + BODY_ROOM > self.segment_bytes:
             raise ConfigError(
                 f"a body of max_body_bytes {self.max_body_bytes} does not fit segment_bytes"
             )
@@ -390,5 +390,7 @@ class ClientConfig:
         )
 
 
+BODY_ROOM: Final = 4096
+"""A segment file has to be so much larger than the largest body."""
 EMBEDDED_DEFAULTS: Final[dict[str, Any]] = {"segment_bytes": 256 * MIB, "index_file_bytes": 4 * MIB}
 """A laptop's group: smaller files, so that a first log costs little disk."""

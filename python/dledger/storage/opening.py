@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Final
+
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import REAL, Environment
+from dledger.errors import PathError
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import Disk, RealDisk, fatal
 from dledger.storage.file_store import FileStore
 from dledger.storage.recovery.open_files import StoreSettings, open_parts
+
+UNFINISHED: Final = "restore-is-not-finished"
+"""A file in a directory of a restore that has not given all of its directories their names."""
 
 
 def open_store(
@@ -21,12 +28,18 @@ def open_store(
     `FileStore.recovery`.
 
     Raises:
-        PathError: the directory is a file, may not be written, or is in use by another process.
+        PathError: the directory is a file, may not be written, is in use by another process, or is
+            of a restore that was killed.
         WrongGroup: it belongs to another group or node.
         ConfigError: it was created with other file sizes.
         CorruptStore: the files contradict one another in a way that no crash explains.
         StorageError: the disk failed.
     """
+    if (Path(node.directory) / UNFINISHED).exists():
+        raise PathError(
+            f"{node.directory} is of a restore that was killed before the directories of all nodes "
+            "were there: run the same 'dledger restore' again, which makes them anew"
+        )
     return open_settings(StoreSettings.of(config, node), disk or RealDisk(), keeping, environment)
 
 

@@ -72,7 +72,7 @@ def restore(
             report = job.to_directories(group or _group_name(plan.log.group), places)
         else:
             report = job.to_path(directories[0], nodes or _odd(len(plan.log.members)))
-    sizes = {"segment_bytes": report.segment_bytes, "index_file_bytes": report.index_file_bytes}
+    sizes = report.sizes
     if as_json:
         print_json(
             {
