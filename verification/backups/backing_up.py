@@ -30,8 +30,8 @@ def back_up(world: World) -> None:
         holds = told.bit and told.code == 2 and "Traceback" not in told.err
         world.expect(holds, f"a backup with the fault {fault!r}: {told}")
     elif told.code == COMPLETE and fault != places.FLIPS:
-        is_there = told.json["name"] in judge.manifests(world.place)
-        world.expect(is_there, f"a backup that is not there: {told}")
+        made = judge.manifests(world.place).get(told.json["name"], "not there")
+        world.expect(made == judge.WHOLE, f"a backup that is {made}: {told}")
     if not harmed:
         _no_partial(world, told)
     world.look()

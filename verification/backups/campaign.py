@@ -25,17 +25,31 @@ from verification.result import result
 KILLS_OF_A_GROUP: Final = 20
 """Then comes another group at another place, so that none grows for ever."""
 PROBLEMS: Final = 20
+STEPS: Final[dict[Callable[[World], None], int]] = {back_up: 5, back_up_twice: 1, restore: 4}
+"""With how often each is drawn."""
 
 
-def run(folder: Path, wanted: int, seed: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """So many kills of backups, restores and nodes. ``seed``: of what fails, and when."""
+def run(
+    folder: Path,
+    wanted: int,
+    seed: int,
+    say: Callable[[str], None],
+    steps: dict[Callable[[World], None], int] = STEPS,
+) -> dict[str, Any]:
+    """So many kills of backups and restores, or fewer when there is a problem.
+
+    Args:
+        folder: for the groups, their backups and what is restored.
+        seed: of what fails, and when.
+        steps: as `STEPS`.
+    """
     dice, faults, figures, problems = Random(seed), Counter[str](), Counter[str](), list[str]()
     begun, number = time.monotonic(), 0
     while _kills(faults) < wanted and not problems:
         number += 1
         enough = min(wanted, _kills(faults) + KILLS_OF_A_GROUP)
         problems += _one_group(
-            folder / f"{number}", enough, dice=dice, faults=faults, figures=figures
+            folder / f"{number}", enough, steps, dice=dice, faults=faults, figures=figures
         )
         say(f"{_kills(faults)} kills, {figures['judged restores']} restored groups")
     return result(
@@ -63,7 +77,13 @@ def _kills(faults: Counter[str]) -> int:
 
 
 def _one_group(
-    folder: Path, enough: int, *, dice: Random, faults: Counter[str], figures: Counter[str]
+    folder: Path,
+    enough: int,
+    steps: dict[Callable[[World], None], int],
+    *,
+    dice: Random,
+    faults: Counter[str],
+    figures: Counter[str],
 ) -> list[str]:
     folder.mkdir()
     with ExitStack() as stack:
@@ -80,9 +100,8 @@ def _one_group(
         world = World(folder, group, History(client, writers), dice, faults, figures)
         stack.callback(world.programs.end)
         world.backup()
-        steps = [(back_up, 5), (back_up_twice, 1), (restore, 4)]
         while _kills(faults) < enough and not world.problems:
-            (step,) = dice.choices([s for s, _ in steps], [often for _, often in steps])
+            (step,) = dice.choices([*steps], [*steps.values()])
             killed = kill_nodes(world) if dice.random() < 0.3 else None
             step(world)
             if killed is not None:

@@ -133,6 +133,10 @@ def _compare(world: World, directories: list[Path]) -> None:
         else InProcessGroup(3, directories[0].parent, **SMALL)
     )
     with made as group, Client(group.bootstrap_servers) as client:
-        index = client.lineage().ancestors[-1][1]
+        ancestors = client.lineage().ancestors
+        if not ancestors:
+            world.problems.append(f"{directories}: a group that no restore has made")
+            return
+        index = ancestors[-1][1]
         for text in judge.differences(client, world.history, index):
             world.problems.append(f"{directories} at entry {index}: {text}")

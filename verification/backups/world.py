@@ -21,6 +21,7 @@ from verification.backups import judge
 from verification.backups.load import History
 from verification.backups.program import Order
 
+PROGRAM: Final = [sys.executable, "-m", "verification.backups.program"]
 PATIENCE_S: Final = 60.0
 """For a command; one that takes longer hangs."""
 SMALL: Final[dict[str, Any]] = {
@@ -63,8 +64,7 @@ class Programs:
         """One that runs nothing."""
         if self._idle:
             return self._idle.pop()
-        command = [sys.executable, "-m", "verification.backups.program"]
-        made = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        made = subprocess.Popen(PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._all.append(made)
         return made
 

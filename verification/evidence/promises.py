@@ -31,10 +31,11 @@ INTERRUPTS: Final = "interrupts"
 FORKS: Final = "forks"
 MEMBERS: Final = "members"
 RIGHTS: Final = "rights"
+BACKUPS: Final = "backups"
 
 PROMISES: Final[dict[str, Coverage]] = {
     "P1": Coverage(
-        (SIM, MUTANTS, SCHEDULES, CRASHES, ERRORS, CHAOS, COUNTED),
+        (SIM, MUTANTS, SCHEDULES, CRASHES, ERRORS, CHAOS, COUNTED, BACKUPS),
         "no power plug was pulled: power loss rests on a model of the disk, in the simulator, in "
         "the crash states and in chaos, which undoes or tears what no sync covers in the files of "
         "real nodes; a member that cuts an entry of which its disk has lost data and index, and "

@@ -48,6 +48,12 @@ ABSENT: Final[dict[str, tuple[str, ...]]] = {
         "forks out of another thread than the main one; asyncio clients in the child, which tests "
         "alone have",
     ),
+    "backups": (
+        "stores of objects, which show a file when it is whole: the places are directories, by "
+        "themselves and below a file system of fsspec that writes in place",
+        "the power, retention that deletes what is being copied, and a second machine that backs "
+        "up to the same place",
+    ),
     "mutants": (
         "bugs that nobody thought of; a bug that a test named for it finds says that this test "
         "works, and no more",
