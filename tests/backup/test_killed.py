@@ -11,6 +11,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from dledger.backup import restoring, target
 from dledger.backup.cut import plan_restore
+from dledger.backup.manifest import LogChunk
 from dledger.backup.repository import TORN_S, Repository
 from dledger.backup.restoring import RestoreJob
 from dledger.backup.target import LocalTarget
@@ -99,6 +100,8 @@ def test_sign_that_is_damaged_counts_as_alive_for_a_day(lone: Client, place: Pat
     now_s = [2_000_000_000.0]
     repository = Repository(LocalTarget(str(place)), lambda: now_s[0], lambda seconds: None)
     sign = repository.begin("")
+    sign.log.append(LogChunk("0" * 64, 1, 0, 0, 0, 0, 0))
+    repository.say(sign)
     path = place / sign.path
     path.write_bytes(path.read_bytes().replace(b"2000000000", b"2000000001", 1))
     assert [(one.id, one.log) for one in repository.signs()] == [(sign.id, [])]

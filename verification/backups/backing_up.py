@@ -8,7 +8,7 @@ from verification.backups import judge, places
 from verification.backups.restoring import restore_harmed
 from verification.backups.world import COMPLETE, KILLED, Command, Told, World
 
-IN_A_ROW: Final = 3
+IN_A_ROW: Final = 6
 
 
 def back_up(world: World) -> None:

@@ -19,7 +19,7 @@ from verification.backups import judge, places
 from verification.backups.program import ENDS
 from verification.backups.world import COMPLETE, KILLED, SMALL, Command, Told, World
 
-IN_A_ROW: Final = 3
+IN_A_ROW: Final = 6
 PEERS: Final = "n0-127.0.0.1:7001;n1-127.0.0.1:7002;n2-127.0.0.1:7003"
 
 
