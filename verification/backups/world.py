@@ -113,10 +113,15 @@ class Command:
         hangs.join()
         self._tell("")
         self._programs.give(self._program)
-        out, err = (self._output.with_suffix(one).read_text() for one in (".out", ".err"))
+        out, err = (_text(self._output.with_suffix(suffix)) for suffix in (".out", ".err"))
         if took > PATIENCE_S:
             err += f"\nit took more than {PATIENCE_S:g} s"
         return Told(code, out, err, took, self._output.with_suffix(".bit").exists())
+
+
+def _text(path: Path) -> str:
+    """Nothing where the command was killed before it had its output."""
+    return path.read_text() if path.exists() else ""
 
 
 @dataclass(slots=True)
