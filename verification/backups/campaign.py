@@ -62,7 +62,7 @@ def run(
             **dict(sorted(figures.items())),
             "problems": len(problems),
         },
-        faults=dict(sorted(faults.items())),
+        faults={fault: count for fault, count in sorted(faults.items()) if count},
         problems=problems[:PROBLEMS],
     )
 
