@@ -55,8 +55,9 @@ class Changes:
         return now.group_id
 
     def _check_shared(self, given: StreamOffset, now: Lineage, log: Log) -> None:
-        """That a copy of the checkpoint's group, made from a backup of it, has every record that
-        the checkpoint counts on: behind the backup, an offset is another record there.
+        """That a copy of the checkpoint's group, made from a backup of it or from its last disk,
+        has every record that the checkpoint counts on: behind what both share, an offset is another
+        record there.
 
         Raises:
             WrongGroup: it does not, or cannot tell any more.
@@ -74,17 +75,17 @@ class Changes:
         }
         if beyond:
             places = ", ".join(
-                f"offset {offset} of {place} (the backup "
-                + (f"ends at {end})" if end >= 0 else "is too old to tell its end)")
+                f"offset {offset} of {place} "
+                + (f"(both share it up to {end})" if end >= 0 else "(it is too old to tell)")
                 for place, (offset, end) in sorted(beyond.items())
             )
             raise WrongGroup(
                 f"the checkpoint is of group {given.group}, and at {self._options.address} is "
-                f"group {now.group_id}, which was made from a backup of that one. The query "
-                f"has read up to {places}: what it has read behind the backup is not in this log, "
-                "and other records may be in its place. Restore a later backup, or give the "
-                "query a new checkpointLocation with 'startingOffsets', and reconcile what its "
-                "sink has"
+                f"group {now.group_id}, which was made from a backup of that one, or recovered "
+                f"from its last disk. The query has read up to {places}: what it has read behind "
+                "that need not be in this log, and other records may be in its place. Restore a "
+                "later backup, where there is one, or give the query a new checkpointLocation with "
+                "'startingOffsets', and reconcile what its sink has"
             )
         self._shared = given
 

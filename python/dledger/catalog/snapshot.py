@@ -253,11 +253,27 @@ class _Packed:
         return piece
 
 
+def _meta_of(data: bytes) -> dict[str, Any]:
+    _, text_size, _ = PREFIX.unpack_from(data)
+    meta: dict[str, Any] = json.loads(data[PREFIX.size : PREFIX.size + text_size])
+    return meta
+
+
 def topics_of(data: bytes) -> dict[str, tuple[int, int]]:
     """The id of each topic of a snapshot that is sound, and its partitions, by its name."""
-    _, text_size, _ = PREFIX.unpack_from(data)
-    meta = json.loads(data[PREFIX.size : PREFIX.size + text_size])
-    return {name: (topic_id, count) for topic_id, name, _, count, _ in meta["topics"]}
+    return {name: (topic_id, count) for topic_id, name, _, count, _ in _meta_of(data)["topics"]}
+
+
+def topic_ids_of(data: bytes) -> tuple[dict[str, int], int]:
+    """The id of each topic of a snapshot that is sound, by its name, and that of the next one."""
+    meta = _meta_of(data)
+    return {name: topic_id for topic_id, name, *_ in meta["topics"]}, meta["next_topic"]
+
+
+def version_of(data: bytes) -> tuple[int, str]:
+    """The group's version in a snapshot that is sound, and the first release that supports it."""
+    version, release = _meta_of(data).get("version", (0, ""))
+    return version, release
 
 
 def decode(data: bytes, catalog: CatalogState, tables: TableFactory) -> None:

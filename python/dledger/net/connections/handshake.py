@@ -222,9 +222,9 @@ def other_group(own: HelloRequest, theirs: HelloRequest | HelloResponse) -> str:
     if not own.node_id and (copied := dict(theirs.ancestors).get(own.group_id)) is not None:
         return (
             f"{theirs.node_id or 'the node'} belongs to the group {theirs.group_id}, which was "
-            f"made from a backup of the group {own.group_id} as of entry {copied}. Offsets that "
-            "this program knows need not hold there: open a new client; a query that is started "
-            "anew goes on where its offsets are in the backup"
+            f"made from a backup of the group {own.group_id}, or recovered from its last disk, as "
+            f"of entry {copied}. Offsets that this program knows need not hold there: open a new "
+            "client; a query that is started anew goes on where both groups have its offsets"
         )
     mine, others = ({ancestor for ancestor, _ in one.ancestors} for one in (own, theirs))
     if own.group_id not in others and theirs.group_id not in mine:

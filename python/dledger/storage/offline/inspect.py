@@ -81,8 +81,11 @@ class Inspection:
         return found
 
 
-def inspect_store(directory: str | Path, disk: Disk | None = None) -> Inspection:
-    """Open a stopped store for reading; one that DLedger wrote as well.
+def inspect_store(
+    directory: str | Path, disk: Disk | None = None, *, is_locked: bool = False
+) -> Inspection:
+    """Open a stopped store for reading; one that DLedger wrote as well. ``is_locked``: the caller
+    holds its lock.
 
     Raises:
         PathError: there is no store, or a node runs on it.
@@ -90,7 +93,8 @@ def inspect_store(directory: str | Path, disk: Disk | None = None) -> Inspection
     root, disk = Path(directory), disk or RealDisk()
     if not disk.exists(root / "data") and not disk.listdir(root / "data"):
         raise PathError(f"{root}: no log here (there is no {root / 'data'})")
-    _check_stopped(root, disk)
+    if not is_locked:
+        _check_stopped(root, disk)
     problems = Problems()
     state = _slots(disk, root / STATE_FILE, STATE_MAGIC, problems)
     mark = _slots(disk, root / MARK_FILE, MARK_MAGIC, problems)
