@@ -70,14 +70,17 @@ def back_up(client: Client, place: Any, **more: Any) -> BackupReport:
     return BackupJob(client, at(place), **more).run()
 
 
-def restore(place: Any, directory: Path, last: int | None = None, nodes: int = 3) -> RestoreReport:
+def restore(
+    place: Any, directory: Path, last: int | None = None, nodes: int = 3, *topics: str
+) -> RestoreReport:
     """The directories of the nodes of a group called test."""
     repository = at(place)
     log = repository.newest()
     end = Index(log.index if last is None else last)
     plan = plan_restore(repository, log, end, repository.manifests()[0])
     directories = {NodeId(f"n{n}"): directory / f"n{n}" for n in range(nodes)}
-    return RestoreJob(repository.target, plan).to_directories("test", directories)
+    job = RestoreJob(repository.target, plan, topics=topics)
+    return job.to_directories("test", directories)
 
 
 def restored(directory: Path, nodes: int = 3) -> InProcessGroup:

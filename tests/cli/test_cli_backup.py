@@ -19,6 +19,7 @@ def test_path_group_is_backed_up_and_restored_as_another_one(tmp_path: Path) -> 
         with Client(group.bootstrap_servers) as client:
             client.create_topic("orders")
             client.append("orders", ["one", "two"])
+            client.create_topic("clicks")
         made = json.loads(out(f"backup {place} -b {tmp_path / 'log'} --json"))
         again = out(f"backup {place} -b {tmp_path / 'log'} --keep 1 --bytes-per-s 1GiB")
     assert made["written_bytes"] > 0
@@ -29,6 +30,9 @@ def test_path_group_is_backed_up_and_restored_as_another_one(tmp_path: Path) -> 
         assert out(f"tail orders --from 0 --to latest -b {tmp_path / 'new'}") == "one\ntwo\n"
     finally:
         out(f"stop {tmp_path / 'new'} --force")
+    some = json.loads(out(f"restore {place} {tmp_path / 'some'} --topics orders --json"))
+    assert (some["left_out"], some["group_version"]) == (["clicks"], 1)
+    assert "without topics clicks\n" in out(f"restore {place} {tmp_path / 'b'} --topics orders")
 
 
 def test_commands_of_backups(tmp_path: Path) -> None:
@@ -48,8 +52,8 @@ def test_commands_of_backups(tmp_path: Path) -> None:
     said = out(f"restore {place} {nodes} {peers} --until-index 0 --backup {made['name'][:20]}")
     assert f"--self-id n2 {peers} --group test --dir {tmp_path / 'n2'}" in said
     assert "--set segment_bytes=67108864" in said
-    for number in range(3):
-        assert json.loads(out(f"verify {tmp_path / f'n{number}'}"))["entries"] == 1
+    for number in range(3):  # the second one has the group's version
+        assert json.loads(out(f"verify {tmp_path / f'n{number}'}"))["entries"] == 2
     assert "has something in it" in refusal(f"restore {place} {nodes} {peers}")
     chunk = next(one for one in (place / "chunks").rglob("*") if one.is_file())
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"?")
@@ -70,6 +74,7 @@ def test_commands_of_backups(tmp_path: Path) -> None:
         ("a --group x", "a path group is one DIRECTORY"),
         ("a", "there is no backup at"),
         ("a --backup x", "has no backups whose name begins with 'x'"),
+        ("a --topics ,", "--topics: name at least one"),
         ("a --until-index 1 --until-time -1h", "give one of"),
     ],
 )

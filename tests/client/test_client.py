@@ -503,7 +503,7 @@ def test_client_goes_on_with_no_copy_of_its_group(group: Any, either: Any) -> No
     """Offsets that it knows need not hold there."""
     either.append("t", b"a")
     group.is_now("B", ("A", 7))
-    with pytest.raises(WrongGroup, match="made from a backup of the group A, .* as of entry 7"):
+    with pytest.raises(WrongGroup, match=r"made from a backup of the group A, .* as of entry 7"):
         either.append("t", b"b")
     assert group.values("t") == [b"a"]
 

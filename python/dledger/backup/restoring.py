@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from dledger.backup.additions import RestoredNames, behind
 from dledger.backup.cut import RestorePlan
 from dledger.backup.reading import BackupReader, OnBytes
 from dledger.backup.target import HOST, Target, named
+from dledger.catalog.snapshot import version_of
 from dledger.config import BODY_ROOM, EMBEDDED_DEFAULTS, GroupConfig
 from dledger.embedded.groupfile import GroupFile
 from dledger.embedded.home import GROUP_FILE, Home
@@ -22,8 +24,10 @@ from dledger.embedded.settings import check_replicas
 from dledger.errors import PathError
 from dledger.node.handlers.replaced_disks import COMMAND_PREFIX, change_of
 from dledger.node.snapshot.image import Unpacker
+from dledger.protocol.messages.catalog_commands import DeleteTopic
 from dledger.protocol.messages.entry import HardState, LogEnd
 from dledger.protocol.messages.entry_runs import Entries
+from dledger.protocol.messages.group_version import check_supported
 from dledger.protocol.messages.membership import Membership
 from dledger.raft.state.group import drawn_name
 from dledger.storage.disk.small_files import make_directory
@@ -51,8 +55,13 @@ class RestoreReport:
     group_id: str
     members: tuple[NodeId, ...]
     index: Index
+    """All is as of this entry of the backup."""
     segment_bytes: int
     index_file_bytes: int
+    left_out: tuple[str, ...]
+    """Topics of the backup that are not there."""
+    version: int
+    """The group's."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -182,10 +191,11 @@ class _NodeFiles:
             self.store.sync()
             self._unsynced = 0
 
-    def finish(self, membership: Membership, last: Index) -> None:
-        """The log ends with ``last``, which is committed."""
+    def finish(self, membership: Membership, names: RestoredNames) -> None:
+        """The log ends here, and all of it is committed."""
         store = self.store
         assert store is not None
+        last = store.end.position.index
         store.sync()
         store.note_commit(last)
         store.save_hard_state(replace(store.hard_state, commit_hint=last))
@@ -195,6 +205,8 @@ class _NodeFiles:
                 term = one
         if membership.index < store.begin_index:
             term = NO_TERM
+        # a release that knows no such version must not open it
+        store.save_group_version(names.version, names.release)
         store.save_membership(replace(membership, incarnation=self.incarnation, term=term))
         store.close()
 
@@ -213,11 +225,15 @@ class RestoreJob:
         PathError: a directory is not empty, or cannot be written; a chunk is missing.
         CorruptStore, CorruptEntry: the backup is damaged.
         DiskFull, StorageError: the disk is full, or failed.
+        ConfigError: the backup has not all of ``topics``.
+        UnsupportedVersion: the group's version is none of this release's.
     """
 
     target: Target
     plan: RestorePlan
     on_bytes: OnBytes = field(default=lambda size: None)
+    topics: tuple[str, ...] = ()
+    """Those that are wanted; empty: all."""
 
     def to_path(self, directory: Path, nodes: int) -> RestoreReport:
         """A path group, which the first program starts that uses the path."""
@@ -256,6 +272,8 @@ class RestoreJob:
 
     def _restore(self, group: str, places: Mapping[NodeId, Path]) -> RestoreReport:
         log = self.plan.log
+        version = version_of(BackupReader(self.target, log).snapshot())
+        check_supported(*version)
         group_id = drawn_name(group) or secrets.token_hex(8)
         nodes = {
             node: _NodeFiles(
@@ -274,7 +292,18 @@ class RestoreJob:
         with ExitStack() as stack:
             for one in nodes.values():
                 stack.callback(one.close)
-            changed = self._fill(list(nodes.values()))
+            changed, end, names = self._fill(list(nodes.values()))
+            left_out = names.unwanted(self.topics)
+            commands = [DeleteTopic(name=topic) for topic in left_out]
+            added = behind(
+                end,
+                [*names.upgrade_to(*version), *commands],
+                term=log.term,
+                segment_bytes=log.segment_bytes,
+            )
+            for one in nodes.values():
+                if added is not None:
+                    one.append(added)
             membership = Membership(
                 index=changed,
                 bound=tuple(sorted((node, one.incarnation) for node, one in nodes.items())),
@@ -283,14 +312,27 @@ class RestoreJob:
                 members=tuple(sorted(nodes)),
             )
             for one in nodes.values():
-                one.finish(membership, self.plan.last)
+                one.finish(membership, names)
         return RestoreReport(
-            group, group_id, tuple(nodes), self.plan.last, log.segment_bytes, log.index_file_bytes
+            group,
+            group_id,
+            tuple(nodes),
+            self.plan.last,
+            log.segment_bytes,
+            log.index_file_bytes,
+            left_out,
+            names.version,
         )
 
-    def _fill(self, nodes: list[_NodeFiles]) -> Index:
-        """Write image and log; the last entry that has changed which incarnations count."""
+    def _fill(self, nodes: list[_NodeFiles]) -> tuple[Index, LogEnd, RestoredNames]:
+        """Write image and log; the last entry that has changed which incarnations count, the log's
+        end, and what there is by then."""
         log, base, last = self.plan.log, self.plan.catalog, self.plan.last
+        known = NO_INDEX if base is None else base.index
+        snapshot = b"" if base is None else BackupReader(self.target, base).snapshot()
+        names = RestoredNames(snapshot, known)
+        if last == known:  # told before anything is copied
+            names.unwanted(self.topics)
         for node in nodes:
             node.create(log.term)
         changed = NO_INDEX
@@ -309,10 +351,10 @@ class RestoreJob:
             for entries in reader.entries(end, Index(min(last, source.index))):
                 for node in nodes:
                     node.append(entries)
-                known = NO_INDEX if base is None else base.index
                 changed = _changed_by(entries, changed, known)
+                names.follow(entries)
                 end = entries.end
-        return changed
+        return changed, end, names
 
 
 def _changed_by(entries: Entries, changed: Index, known: Index) -> Index:

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     help="End before the first batch with a record later than this (2026-11-24T12:00:00Z, -2h).",
 )
 @click.option("--until-index", type=click.IntRange(min=0), metavar="N", help="End with entry N.")
+@click.option(
+    "--topics",
+    metavar="NAME,NAME",
+    help="Only these, with the positions of consumer groups in them: the other topics are gone.",
+)
 @json_option
 def restore(
     url: str,
@@ -49,6 +54,7 @@ def restore(
     until_offset: str | None,
     until_time: str | None,
     until_index: int | None,
+    topics: str | None,
     as_json: bool,
 ) -> None:
     """Make the directories of a new group from a backup: the same topics, offsets, schemas, group
@@ -61,13 +67,14 @@ def restore(
     from dledger.backup.target import open_target
     from dledger.cli.progress import byte_progress
 
+    wanted = _topics(topics)
     places = _places(peers, directories, group, nodes)
     repository = Repository(open_target(url))
     plan = _plan(repository, name, until_offset, until_time, until_index)
     used = (plan.log,) if plan.catalog is None else (plan.log, plan.catalog)
     total = sum({c: size for one in used for c, size in one.chunks.items()}.values())
     with byte_progress("restore") as shown:
-        job = RestoreJob(repository.target, plan, lambda size: shown.add(size, total))
+        job = RestoreJob(repository.target, plan, lambda size: shown.add(size, total), wanted)
         if places:
             report = job.to_directories(group or _group_name(plan.log.group), places)
         else:
@@ -81,6 +88,8 @@ def restore(
                 "group": report.group,
                 "group_id": report.group_id,
                 "ancestor": plan.log.group_id,
+                "group_version": report.version,
+                "left_out": report.left_out,
                 "directories": [str(one) for one in directories],
                 **sizes,
             }
@@ -90,6 +99,8 @@ def restore(
         f"{', '.join(map(str, directories))}: the group as of entry {report.index} of "
         f"{plan.log.group_id or plan.log.group}, under the new id {report.group_id}"
     )
+    if report.left_out:
+        click.echo(f"  without topics {', '.join(report.left_out)}")
     if places:
         settings = " ".join(f"--set {setting}={value}" for setting, value in sizes.items())
         for node, directory in places.items():
@@ -121,6 +132,15 @@ def _places(
             f"own for each, in this order, not {len(directories)}"
         )
     return dict(zip(members, directories, strict=True))
+
+
+def _topics(text: str | None) -> tuple[str, ...]:
+    names = (
+        () if text is None else tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
+    )
+    if text is not None and not names:
+        raise ConfigError("--topics: name at least one, as in orders,clicks")
+    return names
 
 
 def _group_name(name: str) -> str:

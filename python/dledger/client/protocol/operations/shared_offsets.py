@@ -14,8 +14,9 @@ def shared_offsets(
     core: ClientState, group_id: str, topics: Sequence[str]
 ) -> Operation[SharedOffsetsResponse]:
     """For every partition of these topics, as far as they are there, the offset behind the last
-    record that this group has from the group ``group_id``, from a backup or the last disk of which it was made
-    (`lineage`); -1 where retention has deleted the records around it. With the topics' log ids.
+    record that this group has from the group ``group_id``, from a backup or the last disk of which
+    it was made (`lineage`); -1 where retention has deleted the records around it. With the topics'
+    log ids.
 
     Raises:
         WrongGroup: this group is no copy of that one.
