@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +14,7 @@ from dledger.errors import ConfigError
 if TYPE_CHECKING:
     from dledger.backup.cut import RestorePlan
     from dledger.backup.repository import Repository
+    from dledger.backup.restoring import RestoreReport
     from dledger.types import NodeId
 
 
@@ -79,35 +81,52 @@ def restore(
             report = job.to_directories(group or _group_name(plan.log.group), places)
         else:
             report = job.to_path(directories[0], nodes or _odd(len(plan.log.members)))
-    sizes = report.sizes
+    said = RestoreTold(plan, report, directories, places, peers or "")
     if as_json:
-        print_json(
-            {
-                "backup": plan.log.name,
-                "index": report.index,
-                "group": report.group,
-                "group_id": report.group_id,
-                "ancestor": plan.log.group_id,
-                "group_version": report.version,
-                "left_out": report.left_out,
-                "directories": [str(one) for one in directories],
-                **sizes,
-            }
-        )
-        return
-    click.echo(
-        f"{', '.join(map(str, directories))}: the group as of entry {report.index} of "
-        f"{plan.log.group_id or plan.log.group}, under the new id {report.group_id}"
-    )
-    if report.left_out:
-        click.echo(f"  without topics {', '.join(report.left_out)}")
-    if places:
-        settings = " ".join(f"--set {setting}={value}" for setting, value in sizes.items())
-        for node, directory in places.items():
-            click.echo(
-                f"  dledger serve --self-id {node} --peers '{peers}' --group {report.group} "
+        print_json(said.as_dict())
+    else:
+        click.echo("\n".join(said.lines()))
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreTold:
+    """What the command says at its end."""
+
+    plan: RestorePlan
+    report: RestoreReport
+    directories: tuple[Path, ...]
+    places: dict[NodeId, Path]
+    peers: str
+
+    def as_dict(self) -> dict[str, Any]:
+        report, log = self.report, self.plan.log
+        return {
+            "backup": log.name,
+            "index": report.index,
+            "group": report.group,
+            "group_id": report.group_id,
+            "ancestor": log.group_id,
+            "group_version": report.version,
+            "left_out": report.left_out,
+            "directories": [str(one) for one in self.directories],
+            **report.sizes,
+        }
+
+    def lines(self) -> list[str]:
+        report, log = self.report, self.plan.log
+        lines = [
+            f"{', '.join(map(str, self.directories))}: the group as of entry {report.index} of "
+            f"{log.group_id or log.group}, under the new id {report.group_id}"
+        ]
+        if report.left_out:
+            lines.append(f"  without topics {', '.join(report.left_out)}")
+        settings = " ".join(f"--set {setting}={value}" for setting, value in report.sizes.items())
+        for node, directory in self.places.items():
+            lines.append(
+                f"  dledger serve --self-id {node} --peers '{self.peers}' --group {report.group} "
                 f"--dir {directory} {settings}"
             )
+        return lines
 
 
 def _places(
