@@ -110,6 +110,7 @@ class Laggards:
         """The hold of now for the others, whose durable logs match as far as ``watermarks`` says;
         None without any."""
         self._marks = dict(watermarks)
+        self._since_ms = {peer: ms for peer, ms in self._since_ms.items() if peer in self._marks}
         if not self._marks:
             return None
         node = self._settings.node
