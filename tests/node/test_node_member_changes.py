@@ -64,6 +64,21 @@ async def test_what_is_so_already_is_a_success(group: Any) -> None:
     assert fourth.raft.membership.index == index
 
 
+async def test_what_is_so_already_is_none_for_a_leader_alone(group: Any) -> None:
+    """A later leader may have changed the list: who is told that a node was removed may empty its
+    directory."""
+    await (await group.client()).create("t")
+    leader = await group.leader()
+    client = await group.client(leader)
+    for name in list(group.nodes):
+        if group.nodes[name] is not leader:
+            await group.stop(name)
+    answer = await client.ask(
+        AlterMemberRequest(action=REMOVE, node_id=NodeId("n9"), timeout_ms=10_000)
+    )
+    assert answer.code is Code.NOT_LEADER
+
+
 @pytest.mark.group(heartbeat_ms=100, election_ms=1000)
 async def test_a_removed_node_hears_of_it_and_does_not_start_again(group: Any) -> None:
     fourth = await grown(group)

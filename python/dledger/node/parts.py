@@ -89,7 +89,10 @@ class NodeParts:
         self.sessions = ConsumerSessions(context, self.proposals, linearizable=self.linearizable)
         self.backups = Backups(context)
         self.member_changes = MemberChanges(
-            context, self.proposals, places=MemberPlaces(context, self.gate)
+            context,
+            self.proposals,
+            places=MemberPlaces(context, self.gate),
+            linearizable=self.linearizable,
         )
         RemovedNode(context)
         handlers = RequestHandlers(

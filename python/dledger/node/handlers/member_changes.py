@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from dledger.net import Connection
@@ -16,6 +17,7 @@ from dledger.net.address import split_address
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.handlers.altered_members import Members, NotPossible, altered
 from dledger.node.handlers.member_places import MemberPlaces
+from dledger.node.handlers.offsets import LinearizableReads
 from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.node.proposals.version_rule import refused_by_version
 from dledger.protocol.messages.catalog_commands import ChangeMembers
@@ -28,7 +30,7 @@ from dledger.protocol.messages.member_requests import (
 from dledger.protocol.messages.membership import Member, MemberRole
 from dledger.raft.roles.member_change import MembersRefused, Refusal, standings
 from dledger.raft.state.ready import RoleChange
-from dledger.types import NO_INDEX, Index, Role
+from dledger.types import Index, Role
 
 SOON: Final = {
     *(Refusal.NOOP_NOT_COMMITTED, Refusal.UNDER_WAY, Refusal.HANDING_OVER, Refusal.NO_GROUP_ID),
@@ -63,11 +65,17 @@ class MemberChanges(NodePart):
     """Answers `AlterMemberRequest`."""
 
     def __init__(
-        self, context: NodeContext, proposals: ProposalQueue, *, places: MemberPlaces
+        self,
+        context: NodeContext,
+        proposals: ProposalQueue,
+        *,
+        places: MemberPlaces,
+        linearizable: LinearizableReads,
     ) -> None:
         super().__init__(context)
         self._proposals = proposals
         self._places = places
+        self._linearizable = linearizable
         self._waiting: list[ChangeWait] = []
         self._looking: set[asyncio.Task[None]] = set()
         context.events.committed.subscribe(self._committed)
@@ -154,13 +162,21 @@ class MemberChanges(NodePart):
         raft = self._raft
         if wanted is not None:
             self._ready_loop.feed(raft.propose_members, wanted, self._now_ms())
-        index = raft.change.index if raft.change is not None else NO_INDEX
+        if raft.change is None:
+            self._linearizable.add(partial(self._is_so, asked))
+            return
         late, text = Code.WAIT_QUORUM_ACK_TIMEOUT, "no quorum has acknowledged it in time"
-        wait = ChangeWait(asked, index)
+        wait = ChangeWait(asked, raft.change.index)
         timeout_s = asked.request.timeout_ms / 1000
         wait.timer = self._loop.call_later(timeout_s, self._answer, wait, late, text)
         self._waiting.append(wait)
         self._committed(raft.committed_index)
+
+    def _is_so(self, asked: AskedChange, code: Code) -> None:
+        """The list was so already. ``code``: whether this node led then, or a later leader may have
+        changed it: who is told that a node was removed may empty its directory."""
+        text = "" if code is Code.SUCCESS else "this node cannot tell whether it still leads"
+        self._reply(asked, code, text)
 
     def _listed(self) -> Members:
         """The newest list; one like it where no entry has one yet."""
