@@ -45,6 +45,8 @@ class FakeNode:
             acting=None,
             me=name,
             voters=MEMBERS,
+            peers=tuple(one for one in MEMBERS if one != name),
+            joins=False,
             admission=Admission(name, Admission.of_all(MEMBERS), log=RaftLog(LogSummary(), 0)),
         )
         self.store = SimpleNamespace(
@@ -63,6 +65,9 @@ class FakeNode:
             topics_state=SimpleNamespace(by_name={}),
             snapshot=lambda: b"",
             consumer_groups=SimpleNamespace(by_name={}),
+            version=SimpleNamespace(active=0),
+            settings=SimpleNamespace(values={}),
+            group_list=SimpleNamespace(members=()),
             digest=lambda: 0,
         )
         self.disk = SimpleNamespace(operations=0)

@@ -14,8 +14,8 @@ from dledger.errors import ReplayMismatch
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.records.body.build import make_records
 from dledger.records.digest import RowsSum, sum_rows
-from verification.sim.cluster import WatchedServer
 from verification.sim.scene import Scene
+from verification.sim.watched_server import WatchedServer
 
 MOST = 4
 """Writers that are remembered by name, and so many again by the hash of it."""

@@ -33,8 +33,9 @@ I15  the front of a log goes forward, over restarts. It does not pass an entry t
 I16  a producer's batches are there once, in order, and none of a fenced session (commit)
 I17  the incarnations that count change one member at a time, by committed entries, and for all
      nodes alike; a member is expelled only when its disk was exchanged; no node takes part with
-     another list of members, or takes a hello, term or entry of another group of this name
-     (members)
+     another list of members, or takes a hello, term or entry of another group of this name. Lists
+     that can decide at the same time have majorities that meet, at most one change is in flight,
+     and a leader is elected by voters of its list alone, so by none that was removed (members)
 I18  a leader that looks at the clock and has not heard a quorum for an election time steps down
      (reads)
 I19  entries in memory, pending bytes, pushes and their windows within their limits (messages)
@@ -56,6 +57,9 @@ I29  bytes of data or index are called durable only when a sync covers them that
      were written; on a node's start, too (sim.disk)
 I30  a write with a digest is committed once; made again with the same rows it changes nothing, with
      other rows, or of an older sequence, it is refused (sim.writes)
+I31  version, settings and list of members are those that the committed commands make, in every
+     catalog, over restarts; no command is applied before the group has the version for it
+     (commands)
 G1   no record of a consumer group is handed to a member once another one was handed records of that
      partition in a later epoch (consumed)
 G2   a member begins where its group is, is handed each record in order from there, and commits no
@@ -67,6 +71,8 @@ G5   a partition changes hands when its member has released it, or is gone (cons
 G6   a member's session does not end before its time-out has passed since its last answered
      heartbeat was sent (consumed)
 D11  no node asks for votes in a new term before a quorum would give them (pre-vote) (election)
+S1   a setting is what the answer to its change said, and every node works with those that its
+     catalog has (sim.stepping)
 Q1   a message of a RocketMQ commit log is where its put says, once; one that was refused is nowhere
      (queued)
 Q2   queue offsets have no gap, in the order of the log (queued)

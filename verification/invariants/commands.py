@@ -1,5 +1,5 @@
 """The effects of committed commands, followed apart from any catalog: I27 topics and consumer
-groups, I28 stages.
+groups, I28 stages, I31 version, settings and list of members.
 
 A node's catalog, also one that was restored or taken over, has the topics and groups that the
 commands up to there make. An acknowledged command is among them at that moment: its group has these
@@ -12,7 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dledger.catalog.results import CommandResult
+from dledger.catalog.versions import too_new
 from dledger.protocol.messages.catalog_commands import (
+    AlterSettings,
+    ChangeMembers,
     Command,
     CommitConsumed,
     CommitConsumedTransaction,
@@ -25,9 +28,11 @@ from dledger.protocol.messages.catalog_commands import (
     HoldRetention,
     JoinGroup,
     OpenStage,
+    UpgradeGroup,
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
+from dledger.protocol.messages.membership import Member, ids_of
 from dledger.protocol.wire import decode_command
 from dledger.records.body.header import BODY_HEADER_SIZE
 from verification.invariants.broken import Broken
@@ -55,6 +60,10 @@ class State:
         self.groups: dict[str, Group] = {}
         self.commits: dict[str, int] = {}
         """Of members of groups: the number of the last one."""
+        self.version = 0
+        self.settings: dict[str, str] = {}
+        self.members: tuple[Member, ...] = ()
+        """The newest list by a command; empty: none has one."""
 
     def take(self, command: Command, result: CommandResult) -> None:
         """A command that succeeded."""
@@ -84,6 +93,13 @@ class State:
                     self.groups.setdefault(command.consumer_group, Group()).holds = command.hold
             case DeleteGroup():
                 self.groups.pop(command.consumer_group, None)
+            case UpgradeGroup():
+                self.version = max(self.version, command.version)
+            case AlterSettings():
+                kept = self.settings | command.values
+                self.settings = {name: kept[name] for name in kept if name not in command.reset}
+            case ChangeMembers():
+                self.members = command.members
             case _:
                 return
 
@@ -111,6 +127,8 @@ class Commands:
         if result.code is not Code.SUCCESS:
             return
         command = decode_command(entry.body[BODY_HEADER_SIZE:])
+        if text := too_new(command, view.catalog.version.active):
+            raise Broken("I31", f"{view} applies entry {entry.index}: {text}")
         self._done.append((entry.index, command, result))
         if isinstance(command, OpenStage) and "stage_id" in result.result:
             self.stages[result.result["stage_id"]] = (written_ms, command.timeout_ms)
@@ -143,22 +161,27 @@ class Commands:
         topics = {name: info.topic_id for name, info in catalog.topics_state.by_name.items()}
         if topics != state.topics:
             raise Broken("I27", f"{view} has the topics {topics}, the commands make {state.topics}")
+        mine = catalog.version.active, catalog.settings.values, ids_of(catalog.group_list.members)
+        made = state.version, state.settings, ids_of(state.members)
+        if mine != made:
+            what = "version, settings and members"
+            raise Broken("I31", f"{view} has {what} {mine}, the commands make {made}")
         for name in state.groups.keys() | catalog.consumer_groups.by_name.keys():
-            mine, wanted = catalog.consumer_groups.by_name.get(name), state.groups.get(name)
-            if mine is None or wanted is None:
+            group, wanted = catalog.consumer_groups.by_name.get(name), state.groups.get(name)
+            if group is None or wanted is None:
                 raise Broken(
                     "I27",
-                    f"{view} has the group {name}: {mine is not None}, by the commands {wanted}",
+                    f"{view} has the group {name}: {group is not None}, by the commands {wanted}",
                 )
             offsets = {
                 (topic, number): at
-                for topic, spans in mine.offsets.items()
+                for topic, spans in group.offsets.items()
                 for number, at in spans.items()
             }
-            if (mine.holds, offsets) != (wanted.holds, wanted.offsets):
+            if (group.holds, offsets) != (wanted.holds, wanted.offsets):
                 raise Broken(
                     "I27",
-                    f"{view} has group {name} at {offsets}, holds {mine.holds}; it is {wanted}",
+                    f"{view} has group {name} at {offsets}, holds {group.holds}; it is {wanted}",
                 )
 
     def progress_acknowledged(self, name: str, topic: str, partition: int, offset: int) -> None:

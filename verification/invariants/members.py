@@ -1,6 +1,6 @@
 """Members: I17 the incarnations that count change one member at a time, by committed entries, and
 for all nodes alike; lists of members that can decide at the same time have majorities that meet,
-and at most one change is in flight.
+and at most one change is in flight. A leader is elected by the voters of its list alone.
 
 A group's members are its configuration. The incarnation of each that counts changes: a member that
 lost its disk is admitted as another one by an entry of the log. The quorums of before and after
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from dledger.protocol.messages.membership import MemberRole, Membership, fingerprint
+from dledger.raft.state.quorum_ack_checker import quorum_size
 from dledger.raft.state.ready import Fact
 from dledger.types import NO_INDEX
 from verification.invariants.broken import Broken
@@ -44,7 +45,9 @@ class Members:
         """A node comes up, or takes others for the group than before."""
         membership, before = view.machine.admission.membership, view.membership
         told, members = view.machine.config.members, self._members
-        if set(told) != members and fingerprint(told) not in membership.former:
+        is_known = set(told) == members or fingerprint(told) in membership.former
+        # the list of a node that joins says no more than whom to ask
+        if not is_known and not view.machine.joins:
             raise Broken(
                 "I17",
                 f"{view} takes part with {told} for the group's members, which are "
@@ -83,6 +86,19 @@ class Members:
         quorums = len(committed) // 2 + 1 + len(voters) // 2 + 1
         if base >= newest and quorums <= len(committed | voters):
             raise Broken("I17", f"{view} counts {voters}, and {committed} by entry {newest}")
+
+    def elected(self, view: WatchedNode, memories: Mapping[str, Memory]) -> None:
+        """A majority of the voters of the list that a leader begins with voted for it, and no other
+        node counts: none that was removed, and no learner."""
+        term, voters = view.machine.term, view.machine.voters
+        gave = [
+            name
+            for name in voters
+            for memory in (memories[name], *memories[name].others)
+            if name == view.name or memory.votes.get(term) == view.name
+        ]
+        if len({*gave}) < quorum_size(len(voters)):
+            raise Broken("I17", f"{view} leads term {term} by the votes of {gave}, of {voters}")
 
     @staticmethod
     def of_this_group(view: WatchedNode) -> None:
@@ -132,8 +148,8 @@ class Members:
         earlier = self._bound.get(
             max((at for at in self._bound if at < index), default=NO_INDEX), ()
         )
-        others = [pair for pair in membership.bound if pair not in earlier]
-        self._voters[index] = _voters_of(membership, self._members)
+        self._voters[index] = voters = _voters_of(membership, self._members)
+        others = [one for one in membership.bound if one not in earlier and one[0] in voters]
         if earlier and len(others) not in ((0, 1) if membership.listed else (1,)):
             raise Broken(
                 "I17", f"{view} knows {membership.bound} by entry {index}, after {earlier}"

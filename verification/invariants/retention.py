@@ -73,7 +73,8 @@ class Retention:
             )
         most_bytes = node.member_retention_bytes or node.retention_bytes
         waited = is_tight or may_go(node.retention_ms + node.member_retention_ms, most_bytes)
-        for name, memory in memories.items():
+        for name in (view.name, *view.machine.peers):  # one that was removed is not waited for
+            memory = memories[name]
             other = views.get(name)
             has = memory.durable if other is None else other.synced()
             if has < last and not memory.others and not waited:

@@ -3,7 +3,7 @@ nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dledger.catalog.results import CommandResult, DataResult
@@ -15,11 +15,47 @@ from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.entry_runs import EntryRun
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.raft.state.ready import Ready
-from dledger.types import Buffer, Index, NodeId
+from dledger.types import Buffer, Index, NodeId, Role
 from verification.invariants.reads import leads_with_quorum
 from verification.invariants.retention import is_tight
 from verification.invariants.view import WatchedNode
 from verification.invariants.watch import Watch
+
+
+class WatchedLink:
+    """Tells the watch what a link is given."""
+
+    def __init__(self, watch: Watch, view: WatchedNode, link: Link) -> None:
+        self._watch = watch
+        self._name = NodeId(view.name)
+        self._link = link
+        self.flush = link.flush
+
+    def send(self, message: PeerMessage) -> None:
+        self._watch.sent(self._name, message.remote_id, message)
+        self._link.send(message)
+
+
+class WatchedLinks(Mapping[NodeId, Link]):
+    """A node's links, as they are at any time: they come and go with the list of members."""
+
+    def __init__(self, watch: Watch, view: WatchedNode, links: Mapping[NodeId, Link]) -> None:
+        self._watch = watch
+        self._view = view
+        self._links = links
+        self._watched: dict[NodeId, tuple[Link, WatchedLink]] = {}
+
+    def __getitem__(self, peer: NodeId) -> Link:
+        link, known = self._links[peer], self._watched.get(peer)
+        if known is None or known[0] is not link:
+            known = self._watched[peer] = link, WatchedLink(self._watch, self._view, link)
+        return known[1]
+
+    def __iter__(self) -> Iterator[NodeId]:
+        return iter(self._links)
+
+    def __len__(self) -> int:
+        return len(self._links)
 
 
 def attach(watch: Watch, node_id: NodeId, server: NodeServer) -> None:
@@ -38,16 +74,9 @@ def _attach_core(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
 
     def watched_carry_out(ready: Ready) -> None:
         watch.ready(view, ready)
+        if ready.role is not None and ready.role.role is Role.LEADER:
+            watch.check(watch.members.elected, view, watch.memories)
         carry_out(ready)
-
-    class WatchedLink:
-        def __init__(self, link: Link) -> None:
-            self._link = link
-            self.flush = link.flush
-
-        def send(self, message: PeerMessage) -> None:
-            watch.sent(NodeId(view.name), message.remote_id, message)
-            self._link.send(message)
 
     def watched_tick(now_ms: int) -> Ready:
         ready = tick(now_ms)
@@ -68,7 +97,7 @@ def _attach_core(watch: Watch, view: WatchedNode, server: NodeServer) -> None:
         on_applied_batches(run, base_offsets)
 
     ready_loop.carry_out = watched_carry_out  # type: ignore[method-assign]
-    ready_loop.links = {peer: WatchedLink(link) for peer, link in links.items()}
+    ready_loop.links = WatchedLinks(watch, view, links)
     raft.tick = watched_tick  # type: ignore[method-assign]
     raft.read_index = watched_read_index  # type: ignore[method-assign]
     proposals.applied = watched_applied  # type: ignore[method-assign]

@@ -1,132 +1,194 @@
-"""The group's list of members changes: its nodes are demoted, removed, added again and promoted,
-among all other faults.
+"""The group's members change, among all other faults: an operator demotes, removes, adds and
+promotes nodes by requests, one after the other.
 
-A node that is removed keeps its disk, and comes back with it. Where a seed takes disks, only the
-nodes whose disks may be lost leave the list: so those that stay are enough to have everything.
+A node that was removed comes back with its disk, or without it, as a new machine that joins. Where
+a seed takes disks, only the nodes whose disks may be lost leave the list: so those that stay are
+enough to have everything. A seed may have machines that are no founding members: the group grows by
+them, shrinks again, or moves to them. At the end all founding members are voters, by what an
+operator does, and some of the others.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
-from dledger.errors import NotLeader
-from dledger.protocol.messages.membership import Member, MemberRole
+from dledger.client.aio.client import AsyncClient
+from dledger.errors import DLedgerError
+from dledger.protocol.messages.membership import MemberRole
 from dledger.raft.raft_node import RaftNode
-from dledger.raft.roles.member_change import MembersRefused
-from dledger.types import NodeId, Role
+from dledger.types import NodeId
 from verification.sim.cluster import Group, Node, World
+from verification.sim.damage import Damage
+from verification.sim.machine import Machine
+from verification.sim.reckless import Reckless
 from verification.sim.scheduler import MS
-from verification.sim.settings import CHANGES, PORT
+from verification.sim.settings import CHANGES, PORT, addresses_of
 
-Members = tuple[Member, ...]
-AGAIN_MS: Final = 200
-"""Between two steps by which all nodes become voters again."""
+Step = Callable[[RaftNode], Awaitable[None]]
+AGAIN_S: Final = 0.2
+"""Between two steps at the end."""
+PATIENCE_MS: Final = 3000
+"""For one request of the operator."""
+WITHOUT_DISK: Final = "member back without its disk"
+WITH_DISK: Final = "member back with its disk"
 
 
 class Changing:
-    """Proposes changes to whoever leads, sensible or not."""
+    """The operator of one group."""
 
-    def __init__(self, world: World, group: Group, leaving: list[Node]) -> None:
-        """``leaving``: the nodes that may leave the list."""
+    def __init__(self, world: World, group: Group, damage: Damage) -> None:
         self._world = world
         self._group = group
-        self._leaving = [node.name for node in leaving]
+        self._damage = damage
+        self._leaving = damage.may_leave()
         self._rng = world.rng.fork(CHANGES)
-        self._active = bool(leaving)
+        self._active = bool(self._leaving)
+        self.is_over = not self._active
+        """All nodes that are wanted are voters, and nobody else is a member."""
+        spares = [node for node in self._leaving if node not in group.founders]
+        self.wanted = [*group.founders, *(node for node in spares if self._rng.chance(300_000))]
+        """The voters of the end: the founding members, and some of the others."""
+        self._reckless = Reckless(world, group, [node.name for node in self._leaving])
+        self._client: AsyncClient
 
     def start(self) -> None:
         if self._active:
             self._world.counts.inject(CHANGES)
-            self._later(self._rng.spread(50, 2 * self._world.plan.fault_every_ms))
+            self._world.scheduler.after(self._pause_ms() * MS, self._begin)
+            for node in self._group.nodes:
+                node.on_lead = self._reckless.leads
 
     def stop(self) -> None:
-        """From now on all nodes become voters again, one step after the other."""
-        if self._active:
-            self._active = False
-            self._later(AGAIN_MS)
+        """From now on all nodes that are wanted become voters, one step after the other."""
+        self._active = self._reckless.active = False
 
-    def _later(self, wait_ms: int) -> None:
-        self._world.scheduler.after(wait_ms * MS, self._strike)
+    def _pause_ms(self) -> int:
+        return self._rng.spread(50, 2 * self._world.plan.fault_every_ms)
 
-    def _strike(self) -> None:
-        raft = self._raft()
-        if self._active:
-            if raft is not None:
-                self._change(raft, self._drawn(raft))
-            self._later(self._rng.spread(50, 2 * self._world.plan.fault_every_ms))
-        else:
-            if raft is not None and raft.members:
-                self._change(raft, self._step_back(raft))
-            self._later(AGAIN_MS)
-
-    def _raft(self) -> RaftNode | None:
-        leader = self._group.leader
-        if leader is None or leader.server is None or leader.loop is None or leader.loop.paused:
-            return None
-        return None if leader.stopping else leader.server.raft
-
-    def _list(self, raft: RaftNode) -> Members:
-        return raft.members or tuple(
-            self._member(raft, name, MemberRole.VOTER) for name in self._world.plan.names
+    def _begin(self) -> None:
+        world = self._world
+        loop = world.new_loop("members")
+        machine = Machine(loop, self._rng.fork("dice"))
+        self._client = AsyncClient(
+            addresses_of(world.plan.names), environment=machine, request_timeout_ms=PATIENCE_MS
         )
+        loop.call_soon(lambda: loop.create_task(self._work()))
 
-    def _member(self, raft: RaftNode, name: NodeId, role: MemberRole) -> Member:
-        return Member(name, str(name), PORT, role, raft.membership.of(name) or 0)
+    async def _work(self) -> None:
+        while self._active:
+            await self._tried(self._change)
+            await asyncio.sleep(self._pause_ms() / 1000)
+        while not self.is_over:
+            await asyncio.sleep(AGAIN_S)
+            await self._tried(self._step_back)
 
-    def _drawn(self, raft: RaftNode) -> Members:
-        members, rng = self._list(raft), self._rng
-        name = rng.pick(self._leaving)
-        roles = {one.id: one.role for one in members}
-        if name not in roles:
-            role = rng.pick((MemberRole.LEARNER, MemberRole.LEARNER, MemberRole.OBSERVER))
-            return (*members, self._member(raft, name, role))
-        if rng.chance(400_000):
-            return tuple(one for one in members if one.id != name)
-        if roles[name] is MemberRole.VOTER:
-            return self._with(members, name, rng.pick((MemberRole.LEARNER, MemberRole.OBSERVER)))
-        return self._promoted(raft, members, name)
-
-    def _step_back(self, raft: RaftNode) -> Members:
-        members = self._list(raft)
-        roles = {one.id: one.role for one in members}
-        for name in self._world.plan.names:
-            if name not in roles:
-                return (*members, self._member(raft, name, MemberRole.LEARNER))
-            if roles[name] is not MemberRole.VOTER:
-                return self._promoted(raft, members, name)
-        return members
-
-    def _promoted(self, raft: RaftNode, members: Members, name: NodeId) -> Members:
-        role = next(one.role for one in members if one.id == name)
-        if role is MemberRole.OBSERVER:
-            return self._with(members, name, MemberRole.LEARNER)
-        heard = raft.membership.incarnation if name == raft.node_id else raft.heard.get(name, 0)
-        promoted = self._with(members, name, MemberRole.VOTER)
-        return tuple(replace(one, incarnation=heard) if one.id == name else one for one in promoted)
-
-    @staticmethod
-    def _with(members: Members, name: NodeId, role: MemberRole) -> Members:
-        return tuple(replace(one, role=role) if one.id == name else one for one in members)
-
-    def _change(self, raft: RaftNode, members: Members) -> None:
-        """Propose it on the loop of the leader, if that still leads and takes it."""
-        node = self._group.leader
-        if node is None or node.loop is None or node.server is None or raft.members == members:
+    async def _tried(self, step: Step) -> None:
+        """A step, if somebody leads. What is refused or comes to nothing is tried again, or not."""
+        if (raft := self._leading()) is None:
             return
-        loop, ready_loop = node.loop, node.server.parts.ready_loop
+        try:
+            await step(raft)
+        except DLedgerError as error:
+            self._tell(f"{type(error).__name__}: {error}")
 
-        def propose() -> None:
-            if ready_loop.failed or raft.role is not Role.LEADER:
-                return
-            try:
-                ready = raft.propose_members(members, ready_loop._now_ms())
-            except (MembersRefused, NotLeader) as refused:
-                self._world.story.tell("operator", f"is refused a change of members: {refused}")
-                return
-            shown = ", ".join(f"{one.id} {one.role.name.lower()}" for one in members)
-            self._world.story.tell("operator", f"changes the members to {shown}")
-            self._world.counts.bite(CHANGES)
-            ready_loop.carry_out(ready)
+    def _leading(self) -> RaftNode | None:
+        leader = self._group.leader
+        return None if leader is None or leader.server is None else leader.server.raft
 
-        loop.call_soon(propose)
+    def _roles(self, raft: RaftNode) -> dict[NodeId, MemberRole]:
+        listed = {one.id: one.role for one in raft.members}
+        return listed or dict.fromkeys(self._world.plan.names, MemberRole.VOTER)
+
+    # --- any change -------------------------------------------------------------------------------
+
+    async def _change(self, raft: RaftNode) -> None:
+        """One request, sensible or not, or some that no command makes."""
+        rng, node = self._rng, self._rng.pick(self._leaving)
+        role = self._roles(raft).get(node.name)
+        if rng.chance(200_000):
+            self._reckless.strike()
+        elif role is None:
+            is_observer = rng.chance(200_000)
+            await self._let_in(raft, node, empty=rng.chance(500_000), observer=is_observer)
+        elif role is MemberRole.LEARNER and rng.chance(700_000):
+            await self._promote(node)
+        elif role is MemberRole.VOTER and rng.chance(400_000):
+            await self._client.demote_member(node.name)
+            self._done(f"{node.name} is demoted")
+        else:
+            await self._remove(node)
+
+    async def _promote(self, node: Node) -> None:
+        await self._client.promote_member(node.name)
+        self._done(f"{node.name} is promoted")
+
+    async def _remove(self, node: Node) -> None:
+        await self._client.remove_member(node.name)
+        self._done(f"{node.name} is removed")
+
+    async def _let_in(
+        self, raft: RaftNode, node: Node, *, empty: bool, observer: bool = False
+    ) -> None:
+        """A node that is in no list becomes a member. ``empty``: with an empty directory, which it
+        has to have where it does not start since it was removed."""
+        empty = empty or node.disk.is_out
+        if empty:
+            await self._remove(node)  # what the leader of before said may be another list by now
+        if self._is_another(node):
+            return
+        is_first = self._rng.chance(500_000)
+        if empty and is_first:
+            self._empty(node, raft)
+        await self._client.add_member(node.name, f"{node.name}:{PORT}", observer=observer)
+        self._done(f"{node.name} is added {'without' if empty else 'with'} its disk")
+        self._world.counts.bite(WITHOUT_DISK if empty else WITH_DISK)
+        if empty and not is_first and not self._is_another(node):
+            self._empty(node, raft)
+
+    def _is_another(self, node: Node) -> bool:
+        """Another machine answers in its place."""
+        return node in self._damage.in_turns
+
+    def _empty(self, node: Node, raft: RaftNode) -> None:
+        """The directory is emptied, and the node started with ``--join`` and the members of
+        today."""
+        self._tell(f"empties {node.name}, and starts it with --join")
+        node.kill(power=False)
+        node.disk.put_back({})
+        node.joins = True
+        node.peers = tuple(sorted({*self._roles(raft), node.name}))
+        if self._world.watch is not None:
+            self._world.watch.lost_disk(node.name)
+        self._damage.is_new(node)
+        self._group.restart_soon(node)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    async def _step_back(self, raft: RaftNode) -> None:
+        """One step on the way to the list that is wanted."""
+        roles = self._roles(raft)
+        for node in self._group.nodes:
+            role = roles.get(node.name)
+            if node not in self.wanted and role is None:
+                node.disk.is_out = True
+                node.kill(power=False)  # by hand: where it was away, nobody has told it
+                continue
+            if role is None:
+                await self._let_in(raft, node, empty=False)
+            elif role is MemberRole.OBSERVER or node.disk.is_out or node not in self.wanted:
+                await self._remove(node)
+            elif role is MemberRole.LEARNER:
+                await self._promote(node)
+            else:
+                continue
+            return
+        self.is_over = raft.change is None
+
+    def _done(self, what: str) -> None:
+        self._world.counts.bite(CHANGES)
+        self._tell(what)
+
+    def _tell(self, text: str) -> None:
+        self._world.story.tell("members", text)

@@ -10,18 +10,18 @@ from typing import Any, Final
 
 from dledger.errors import ConfigError, CorruptStore, StorageError
 from dledger.net.connections.tls import Shown
-from dledger.node.context import NodeContext
 from dledger.node.node import NodeServer
 from dledger.node.peers.handshake import Gate
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.protocol.messages.membership import fingerprint
+from dledger.raft.state.ready import Fact, RoleChange
 from dledger.types import NodeId, Role
 from verification.disk.memory_disk import ProcessKilled
 from verification.invariants.broken import Broken
 from verification.invariants.queued import Queued
+from verification.invariants.view import Memory
 from verification.invariants.watch import Watch
-from verification.invariants.wiring import attach
 from verification.sim.broker_files import BrokerFiles, HostFiles
 from verification.sim.broker_files import attach as attach_broker
 from verification.sim.disk import SimDisk
@@ -33,32 +33,10 @@ from verification.sim.rng import Rng
 from verification.sim.scheduler import MS, US, Clock, Scheduler
 from verification.sim.settings import PORT, SeedPlan
 from verification.sim.story import Story
+from verification.sim.watched_server import WatchedServer
 
 DEFECT: Final = "because of a defect"
 """The words of a node about an error that no disk explains."""
-
-
-class WatchedServer(NodeServer):
-    """A node that is looked at from its first event on."""
-
-    watch: Watch | None = None
-    counts: SeedCounts | None = None
-    on_built: Callable[[NodeServer], None] = lambda server: None
-
-    def _restart(self, between: Callable[[], None]) -> None:
-        if self.counts is not None:
-            self.counts.bite("state or catalog replaced")
-        super()._restart(between)
-
-    def _make_parts(self, gate: Gate, context: NodeContext) -> None:
-        if context.catalog_lost and self.counts is not None:
-            self.counts.bite("catalog lost")
-        super()._make_parts(gate, context)
-        if self.watch is not None:
-            # it has taken over another state, if this is not its first life
-            self.watch.ended(self.node.node_id)
-            attach(self.watch, self.node.node_id, self)
-        self.on_built(self)
 
 
 class World:
@@ -73,6 +51,7 @@ class World:
         )
         """Looks at every node after every event."""
         if self.watch is not None:
+            self.watch.memories |= {name: Memory() for name in plan.all_names[plan.nodes :]}
             self.watch.retention.clocks_are_right = not (
                 plan.has("drift") or plan.has("wall clock jump")
             )
@@ -152,6 +131,8 @@ class Node:
         self.namesake: Callable[[NodeServer], None] | None = None
         """A machine of another group is in its place, and no fault is to take that for the group's;
         looks at it after every event."""
+        self.on_lead: Callable[[Node], None] = lambda node: None
+        """Told when it begins to lead."""
         self.drift = 0
         self.wall_offset_us = 0
         plan, rng = world.plan, world.rng
@@ -168,7 +149,11 @@ class Node:
                 name, self.disk, rng.fork(f"broker files {name}"), world.counts
             )
         self._on_end = on_end
-        self._addresses = {member: f"{member}:{PORT}" for member in plan.names}
+        self.peers = tuple(plan.names)
+        """Members that its processes are told."""
+        self.joins = False
+        """They are started with ``--join``, on a directory that was empty."""
+        self.disk.is_out = name not in plan.names
 
     @property
     def is_up(self) -> bool:
@@ -196,15 +181,11 @@ class Node:
             world.counts.bite("drift")
         dice = world.rng.fork(f"dice {self.name} {self.lives}")
         machine = Machine(loop, dice, plan.bad_luck, lambda: world.counts.bite("bad luck"))
-        group, addresses = plan.group_config(), self._addresses
-        if told:
-            group, addresses = (
-                replace(group, members=told),
-                {member: f"{member}:{PORT}" for member in told},
-            )
+        members = told or self.peers
+        addresses = {member: f"{member}:{PORT}" for member in members}
         server = WatchedServer(
-            group,
-            plan.node_config(self.name),
+            replace(plan.group_config(), members=members),
+            replace(plan.node_config(self.name), joins=self.joins),
             addresses=lambda: addresses,
             disk=self.disk,
             environment=machine,
@@ -222,8 +203,19 @@ class Node:
             loop.after_callback = partial(self.namesake, server)
             return
         self.world.built(server, self.disk)
+        server.parts.events.role.subscribe(self._role_changed)
+        server.parts.events.fact.subscribe(partial(self._fact, loop))
         if self.world.watch is not None:
             loop.after_callback = self.world.watch.observer(self.name)
+
+    def _role_changed(self, change: RoleChange) -> None:
+        if change.role is Role.LEADER:
+            self.on_lead(self)
+
+    def _fact(self, loop: SimLoop, fact: Fact) -> None:
+        if fact.event == "removed":  # as `dledger.node.process.serve` has it
+            self.world.counts.bite("removed node ends by itself")
+            loop.call_soon(self.stop)
 
     def _greeted(
         self, gate: Gate, hello: HelloRequest, shown: Shown | None = None
@@ -262,12 +254,15 @@ class Node:
     def _refused(self, error: ConfigError, told: tuple[NodeId, ...]) -> None:
         """It does not start, because it was removed, or for a wrong list of members; then it names
         that and its own."""
+        if self.joins and not told and self.peers != (names := tuple(self.world.plan.names)):
+            # the list that an operator gave it to join was none in the end: now it has one
+            told, self.peers = self.peers, names
         lists = [", ".join(sorted(members)) for members in (told, self.world.plan.names)]
         is_removed = f"{self.name} was removed from the group" in str(error)
         if not is_removed and (not told or not all(f" {one}" in str(error) for one in lists)):
             self.world.breaks("defect", f"{self.name}, told {told}, does not start: {error}", error)
-        if not is_removed:
-            self.world.counts.bite("wrong list of members")
+        self.disk.is_out = is_removed
+        self.world.counts.bite("removed node refused" if is_removed else "wrong list of members")
         self.world.story.tell(self.name, f"does not start: {error}")
         self.kill(power=False)
 
@@ -336,18 +331,22 @@ class Group:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.nodes = [Node(world, name, self._ended) for name in world.plan.names]
+        self.nodes = [Node(world, name, self._ended) for name in world.plan.all_names]
         self.restart_ms = (100, 4000)
         """How long a node that ended is away."""
         self._rng = world.rng.fork("restarts")
         world.network.nodes = {node.name: True for node in self.nodes}
 
+    @property
+    def founders(self) -> list[Node]:
+        return self.nodes[: self.world.plan.nodes]
+
     def boot(self) -> None:
-        for node in self.nodes:
+        for node in self.founders:
             self.world.scheduler.after(self._rng.below(300 * MS), self._boot, node)
 
     def _boot(self, node: Node) -> None:
-        if not node.is_up:
+        if not node.is_up and not (node.disk.is_out and node.namesake is None):
             node.boot()
 
     def restart_soon(self, node: Node) -> None:

@@ -31,7 +31,8 @@ class Damage:
         self._world = world
         self._rng = world.rng.fork("damage")
         self._nodes = tuple(group.nodes)
-        unlucky = list(group.nodes)
+        self._spares = group.nodes[world.plan.nodes :]
+        unlucky = list(group.founders)
         self._rng.shuffle(unlucky)
         self._unlucky = unlucky[: (len(unlucky) - 1) // 2]
         self._images: dict[str, list[dict[Path, bytes]]] = {}
@@ -129,7 +130,8 @@ class Damage:
         plan = self._world.plan
         if not plan.has(CHANGES):
             return []
-        return self._unlucky if any(map(plan.has, LOSSES)) else list(self._nodes)
+        is_any_lost = self._unlucky and any(map(plan.has, LOSSES))
+        return [*self._unlucky, *self._spares] if is_any_lost else list(self._nodes)
 
     def victim(self) -> Node | None:
         """A node whose disk may be lost now, if there is one: a group has to begin with the disks
@@ -146,6 +148,12 @@ class Damage:
         self._settled.pop(node.name, None)
         if node not in self.replaced:
             self.replaced.append(node)
+
+    def is_new(self, node: Node) -> None:
+        """It was removed, and joins with an empty disk: it counts when it is promoted, and needs no
+        admission."""
+        self.is_former(node)
+        self._images.pop(node.name, None)
 
     def is_former(self, node: Node) -> None:
         """It has a disk again in whose place another one was, or is to be, admitted; no operator

@@ -84,6 +84,9 @@ class SimDisk(MemoryDisk):
         """Something on it is another thing than what was written."""
         self.harmed = False
         """An error was raised in this life of its process."""
+        self.is_out = False
+        """Its node is not started: these files say that it was removed from its group, or it was
+        never a member."""
         self.on_kill: Callable[[], None] = lambda: None
         self.on_uncovered: Callable[[str], None] = lambda text: None
         self.tear = tear
@@ -248,7 +251,7 @@ class SimDisk(MemoryDisk):
             there.durable_names,
             there.pending_names,
         )
-        self.boots, self.rotten = there.boots, there.rotten
+        self.boots, self.rotten, self.is_out = there.boots, there.rotten, False
         self.layout += 1
         return here
 
@@ -262,6 +265,7 @@ class SimDisk(MemoryDisk):
         self.layout += 1
         self.pending_names.clear()
         self.boots += 1
+        self.is_out = False
         if self.beside is not None:
             self.beside.empty()
 

@@ -19,6 +19,7 @@ from verification.sim.replaced import FAULT as MACHINE_BACK
 from verification.sim.replaced import Replaced
 from verification.sim.scheduler import MS, US
 from verification.sim.settings import CHANGES
+from verification.sim.stepping import Stepping
 from verification.sim.turns import HEALED_NS
 from verification.sim.workload import Operator, Workload
 
@@ -39,7 +40,8 @@ class Nemesis:
         self._deposed = Deposed(world, group, workload)
         self._replaced = Replaced(world, group, self._damage)
         self._namesakes = Namesakes(world, group, self._damage)
-        self._changing = Changing(world, group, self._damage.may_leave())
+        self.changing = Changing(world, group, self._damage)
+        self._stepping = Stepping(world)
         self._operator: Operator | None = None
         """Admits nodes that have another disk, as often as it takes."""
         plan = world.plan
@@ -95,7 +97,8 @@ class Nemesis:
         if plan.has("bad luck"):
             self._counts.inject("bad luck")
         self._damage.start()
-        self._changing.start()
+        self._stepping.start()
+        self.changing.start()
         if self._strikes:
             self._next()
 
@@ -129,7 +132,8 @@ class Nemesis:
         self._deposed.stop()
         self._replaced.stop()
         self._namesakes.stop()
-        self._changing.stop()
+        self._stepping.stop()
+        self.changing.stop()
         network.heal_all()
         self.group.restart_ms = (1, 50)
         for node in self.group.nodes:
@@ -241,6 +245,8 @@ class Nemesis:
         node, rng, names = self._victim(), self._rng, self.world.plan.names
         if node is None or node.server is None or not node.server.store.membership.members:
             return
+        if node.name not in names:
+            return  # it joins, and its list says no more than whom to ask
         others = [name for name in names if name != node.name]
         if others and rng.chance(600_000):
             others.remove(rng.pick(others))

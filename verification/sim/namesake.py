@@ -82,7 +82,7 @@ class Namesakes:
         here = [
             node
             for node in self._group.up()
-            if _is_founded(node) and node not in self._damage.in_turns
+            if _is_founded(node) and node.name in plan.names and node not in self._damage.in_turns
         ]
         if not here or plan.is_rocketmq:
             return ""

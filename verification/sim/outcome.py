@@ -26,7 +26,7 @@ class Violation:
     """A broken promise.
 
     Attributes:
-        invariant: which one: ``I1`` to ``I26``, ``D11``, ``Q1`` to ``Q4``, or a word.
+        invariant: which one: ``I1`` to ``I31``, ``D11``, ``S1``, ``Q1`` to ``Q4``, or a word.
         text: the contradiction that was seen.
         at_ms: simulated milliseconds since the start.
     """

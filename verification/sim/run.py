@@ -23,6 +23,7 @@ from verification.sim.outcome import SeedOutcome, Violation
 from verification.sim.rng import Rng
 from verification.sim.scheduler import MS, SECOND
 from verification.sim.settings import SeedPlan, draw_plan, in_time
+from verification.sim.stepping import check_settings
 from verification.sim.story import KEPT, Scribe
 from verification.sim.workload import Workload, final_reader
 
@@ -233,12 +234,16 @@ class _Run:
 
     def _converge(self, patience_ns: int) -> None:
         if not self._until(self.world.scheduler.now_ns + patience_ns, self._converged):
-            raise Broken("I24", f"the nodes do not converge: {self._ends()}")
+            what = "the nodes do not converge"
+            if not self.nemesis.changing.is_over:
+                what = "the operator does not get the list that is wanted"
+            raise Broken("I24", f"{what}: {self._ends()}")
 
     def _converged(self) -> bool:
         """A leader too: the one that was may have found its catalog damaged, and make it again."""
         ends, is_led = self._ends(), any(node.is_leader for node in self.group.nodes)
-        is_whole = is_led and len(ends) == len(self.group.nodes)
+        changing = self.nemesis.changing
+        is_whole = is_led and changing.is_over and len(ends) == len(changing.wanted)
         return is_whole and len({place for end in ends.values() for place in end}) == 1
 
     def _end_stages(self) -> None:
@@ -290,6 +295,7 @@ class _Run:
 
     def _judge(self) -> None:
         self._judge_queues()
+        check_settings(self.group.servers())
         history = self.workload.recorder.history()
         if self.world.watch is not None:
             self.world.watch.finish(history)

@@ -23,21 +23,25 @@ CONSUMER_SEEDS: Final = 200_000
 ROCKETMQ_SEEDS: Final = 120_000
 """So many seeds in a million have a group that keeps a RocketMQ commit log."""
 
+CHANGES: Final = "change of members"
+VERSION_STEP: Final = "version step"
+SETTINGS_CHANGE: Final = "change of settings"
 FAULTS: Final = (
     "loss", "duplication", "replay", "reorder", "packet loss", "connection reset", "split write",
     "slow network", "cut", "pause", "kill", "kill at a disk operation", "power cut",
     "group power cut", "stop", "transfer", "EIO on write", "EIO on fsync", "EIO on read", "ENOSPC",
     "slow disk", "wall clock jump", "drift", "bad luck", "client crash", "bit rot",
     "misdirected write", "empty disk", "deposed leader", "machine back", "wrong list of members",
-    "two groups of one name",
+    "two groups of one name", VERSION_STEP, SETTINGS_CHANGE, CHANGES,
 )  # fmt: skip
 """Kinds that a seed may have."""
-CHANGES: Final = "change of members"
-UNPROMISED: Final = ("older disk", CHANGES)
+OFTEN: Final = {CHANGES: 667_000}
+"""So many seeds in a million have that kind; of the others, 450,000."""
+MOST_WITH_SPARES: Final = 5
+"""A larger group takes no machines besides: its seeds would take too long."""
+UNPROMISED: Final = ("older disk",)
 """Kinds that a seed has only when asked. An older copy of a disk is found out by the leader that
-knew more of it, but when another one leads by then, no node can tell (docs/guarantees.md, P13). A
-node that was removed and comes back under its id with a disk of before is not always heard again:
-the others go on without it, but the nodes do not all converge."""
+knew more of it, but when another one leads by then, no node can tell (docs/guarantees.md, P13)."""
 
 
 def addresses_of(names: Iterable[str]) -> str:
@@ -50,6 +54,7 @@ class SeedPlan:
     """One seed's settings. Times in ms, probabilities in millionths."""
 
     nodes: int
+    """Founding members."""
     clients: int
     topics: int
     faults: tuple[str, ...]
@@ -75,6 +80,8 @@ class SeedPlan:
     """For how long it is left at most."""
     consumers: bool = False
     """Whether each client has a consumer, of a group that it shares with others."""
+    spares: int = 0
+    """Machines that are no founding members, and may become members."""
     most_writers: int = MAX_WRITERS
     """Writers of transactions that the nodes remember by name."""
 
@@ -83,11 +90,19 @@ class SeedPlan:
 
     @property
     def names(self) -> list[NodeId]:
+        """Of the founding members."""
         return [NodeId(f"n{number}") for number in range(self.nodes)]
 
+    @property
+    def all_names(self) -> list[NodeId]:
+        """And of the machines that may become members."""
+        return [NodeId(f"n{number}") for number in range(self.nodes + self.spares)]
+
     def group_config(self) -> GroupConfig:
-        # a seed's log begins with its clients' entries, as it did before there were versions
-        settings = {"founding_version": 0, **self.group}
+        # without these kinds a log begins with its clients' entries, as before there were versions
+        wants_version = (self.has(CHANGES) or self.has(SETTINGS_CHANGE)) and not self.is_rocketmq
+        founding = int(wants_version and not self.has(VERSION_STEP))
+        settings = {"founding_version": founding, **self.group}
         return GroupConfig(group="sim", members=tuple(self.names), **settings)
 
     def node_config(self, name: NodeId) -> NodeConfig:
@@ -122,7 +137,8 @@ def draw_plan(
     whether there are ``consumers``."""
     drawn = ROCKETMQ if rng.fork("commit log").chance(ROCKETMQ_SEEDS) else TOPICS
     faults = rng.fork("faults")
-    chosen = tuple(kind for kind in FAULTS if faults.chance(450_000) and kind not in without) + also
+    drawn_kinds = [kind for kind in FAULTS if faults.chance(OFTEN.get(kind, 450_000))]
+    chosen = (*(kind for kind in drawn_kinds if kind not in without and kind not in also), *also)
     nodes = rng.pick((1, 2, 3, 3, 3, 3, 3, 3, 4, 5, 5, 5, 7))
     plan = SeedPlan(
         nodes=nodes,
@@ -141,6 +157,8 @@ def draw_plan(
         value_bytes=rng.pick((12, 40, 200)),
         fault_every_ms=rng.pick((700, 1500, 3000, 6000)),
     )
+    if CHANGES in chosen and nodes <= MOST_WITH_SPARES:
+        plan.spares = rng.fork("spares").pick((0, 0, 1, 2))
     plan.most_writers = rng.fork("writers").pick((MAX_WRITERS, 24))
     plan.turns_left = rng.fork("turns").pick((0, 0, 0, 20_000, 100_000, 400_000))
     if not consumers and (commit_log or drawn) == ROCKETMQ:
