@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from dledger.config import check_name
+from dledger.config import AUDIT_TOPIC, check_name
 from dledger.datasource.options.patterns import java_pattern, matches
 from dledger.errors import ConfigError, OffsetOutOfRange
 
@@ -32,8 +32,10 @@ class Selection:
         return bool(self.names or self.pattern)
 
     def fits(self, name: str) -> bool:
-        """Whether a topic of this name is read."""
-        return matches(self.pattern, name) if self.pattern else name in self.names
+        """Whether a topic of this name is read. That of the audit log is by its name alone."""
+        if not self.pattern:
+            return name in self.names
+        return name != AUDIT_TOPIC and matches(self.pattern, name)
 
     def part(self, topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
         """The partitions that are read, of those there are.

@@ -14,6 +14,7 @@ from dledger.catalog.snapshot import PREFIX
 from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.client.protocol.operations.access import parse_rule
+from dledger.config import AUDIT_TOPIC
 from dledger.protocol.messages.acl_rules import AclRule
 from dledger.protocol.messages.catalog_commands import AddAcls, RemoveAcls
 from dledger.protocol.messages.codes import Code
@@ -75,6 +76,26 @@ def reference(known: list[AclRule], principal: str, operation: str, kind: str, n
     if operation == "describe":
         allowing |= {"read", "write", "alter", "delete", "admin"}
     return any(rule.effect == "allow" and rule.operation in allowing for rule in here)
+
+
+def test_a_rule_for_all_topics_allows_nothing_on_the_audit_logs() -> None:
+    known = acls(
+        "allow User:all all topic *",
+        "allow User:near read topic __aud*",
+        "allow User:more read topic __audit*",
+        "allow User:one read topic __audit",
+        "allow User:not read topic __audit",
+        "deny User:not read topic *",
+    )
+
+    def who(operation: str) -> set[str]:
+        asked = [f"User:{name}" for name in ("all", "near", "more", "one", "not")]
+        return {one for one in asked if known.decide(one, operation, "topic", AUDIT_TOPIC).allowed}
+
+    assert who("read") == {"User:more", "User:one"}
+    assert who("describe") == {"User:more", "User:one", "User:not"}
+    assert known.decide("User:all", "read", "topic", "__audits").allowed
+    assert known.decide("User:near", "read", "topic", "__audi").allowed
 
 
 @given(st.lists(RULE, max_size=6), st.sampled_from(("User:a", "User:b", "User:c")))

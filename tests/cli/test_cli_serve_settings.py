@@ -169,6 +169,10 @@ def test_check_finds_what_keeps_a_node_from_starting(file: Path, tmp_path: Path)
     (found_one,) = errors(open_to_all)
     assert "metrics_host 0.0.0.0 is reached from other machines" in found_one
     assert "nothing is wrong" in out(f"serve --check {open_to_all} --set insecure=true")
+    audit = f"--config {file} --set audit_topic=true"
+    assert "nothing is wrong" in out(f"serve --check {audit}")
+    (no_topic,) = errors(f"{audit} --set commit_log=rocketmq")
+    assert "audit_topic: there is no such topic where commit_log is rocketmq" in no_topic
 
 
 def test_secret_that_others_may_read_is_found(file: Path, tmp_path: Path) -> None:

@@ -76,3 +76,9 @@ def test_nodes_that_know_no_consumers_are_told_from_silent_ones(
         client.create_topic("t")
         with pytest.raises(ProtocolError, match=r"join group 'g'.*: upgrade the nodes"):
             client.consumer("g", ["t"])
+
+
+def test_a_pattern_fits_whole_names_but_not_the_audit_logs() -> None:
+    settings = ConsumerSettings(group="g", pattern=".*a.*")
+    assert settings.matching(["a", "b", "bad", "__audit"]) == ("a", "bad")
+    assert ConsumerSettings(group="g", topics=("__audit",)).matching([]) == ("__audit",)

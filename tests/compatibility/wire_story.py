@@ -54,6 +54,7 @@ CHANGED = {"OffsetsRequest", "OffsetsResponse", "SplitRequest", "SplitResponse"}
 """Messages that have another form by now. No release had the former one under this protocol
 version: a program of 0.1.0 is refused by its hello."""
 ADDED = {
+    "AuditLines",
     "AlterMemberRequest",
     "AlterMemberResponse",
     "GroupHeartbeatRequest",
@@ -86,7 +87,8 @@ ADDED = {
 }
 """Messages and commands that came later: they are sent by consumers, for the group's users, rules,
 quotas, settings, version and changes of members, and for backups, whose nodes have to be of a
-release that has them; or, as a notice, to clients that have said that they know it."""
+release that has them; or, as a notice or lines of an audit log, to clients and nodes that have said
+that they know it."""
 LAST = {"Code": 616, "Listing": 3}
 """The last value, of enumerations that have more by now."""
 ENTRY, CODEC, FRAMING, NUMBERS = modules()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dledger.config import AUDIT_TOPIC
 from dledger.datasource.options.patterns import java_pattern, matches
 from dledger.datasource.options.selection import Selection, parse_selection
 from dledger.errors import ConfigError, OffsetOutOfRange
@@ -61,6 +62,8 @@ def test_a_selection_is_by_name_by_pattern_or_of_partitions() -> None:
     )
     by_pattern = parse_selection({"subscribePattern": "a.*"}, "")
     assert (by_pattern.fits("ab"), by_pattern.fits("b")) == (True, False)
+    assert not parse_selection({"subscribePattern": ".*"}, "").fits(AUDIT_TOPIC)
+    assert parse_selection({"subscribe": AUDIT_TOPIC}, "").fits(AUDIT_TOPIC)
     assert not parse_selection({}, "").given
 
 

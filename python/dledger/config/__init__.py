@@ -3,6 +3,7 @@ node."""
 
 from dledger.config.credentials import Credentials
 from dledger.config.names import (
+    AUDIT_TOPIC,
     check_absolute,
     check_name,
     from_settings,
@@ -24,6 +25,7 @@ from dledger.config.settings import (
 from dledger.config.tls import Tls, tls_files
 
 __all__ = [
+    "AUDIT_TOPIC",
     "BODY_ROOM",
     "EMBEDDED_DEFAULTS",
     "LIVE",

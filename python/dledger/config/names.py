@@ -13,6 +13,9 @@ from dledger.errors import ConfigError, UnknownOption
 
 T = TypeVar("T")
 NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,127}")
+AUDIT_TOPIC: Final = "__audit"
+"""The topic that nodes write their audit logs to, and nobody else writes; programs read it by this
+name alone."""
 
 
 def check_name(what: str, name: str) -> str:

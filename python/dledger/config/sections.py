@@ -31,7 +31,7 @@ _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "insecure", "secret_file", "clients_prove", "tls_ca", "tls_certificate", "tls_key",
         "tls_crl",
     ),
-    "logs": ("log_format", "log_level", "audit_files", "audit_file_bytes"),
+    "logs": ("log_format", "log_level", "audit_files", "audit_file_bytes", "audit_topic"),
     "metrics": ("metrics_host", "metrics_port"),
     "retention": (
         "retention_ms", "retention_bytes", "hold_retention_ms", "hold_retention_bytes",

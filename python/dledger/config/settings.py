@@ -225,6 +225,9 @@ class NodeConfig:
     and so on. 0: none; its lines are in the node's log alone."""
     audit_file_bytes: int = 16 * MIB
     """Size at which a new one is begun."""
+    audit_topic: bool = False
+    """Lines of the audit log also go to the topic ``__audit`` of the group, which only nodes
+    write."""
     secret_file: str = ""
     """File with the group's secret, which other nodes prove before this one listens to them;
     absolute path. Made by ``dledger secret create``, the same on every node, readable for its owner

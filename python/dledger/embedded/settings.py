@@ -168,7 +168,8 @@ def _config(cls: type[C], settings: dict[str, Any]) -> C:
             wanted: tuple[type, ...] = (
                 (int, float) if isinstance(f.default, float) else (type(f.default),)
             )
-            if not isinstance(value, wanted) or isinstance(value, bool):
+            is_flag = isinstance(f.default, bool)  # which Python takes for a number
+            if not isinstance(value, wanted) or isinstance(value, bool) is not is_flag:
                 raise ConfigError(
                     f"setting {f.name}={value!r}: give a value of type {wanted[-1].__name__}"
                 )

@@ -240,7 +240,7 @@ class NodeServer:
         await parts.peers.close()
         await parts.ready_loop.stop()
         await parts.application.stop(clean=self._error is None)
-        parts.context.audit.close()
+        parts.audit_topic.close()
 
     def _restart(self, between: Callable[[], None]) -> None:
         """Stop, carry out ``between``, and start again on the files that the disk has then."""

@@ -66,6 +66,7 @@ def open_context(
     """The context of a node's parts, with the catalog that its store has.
 
     Raises:
+        ConfigError: the settings do not go together, or the group has removed the node.
         CorruptStore: the catalog is lost, and no other node has it.
         StorageError: the disk failed.
     """
@@ -107,7 +108,7 @@ def open_context(
         peers=peers,
         ready_loop=ready_loop,
         checkpoints=checkpoints,
-        audit=_audit_log(node, disk, environment),
+        audit=_audit_log(group, node, disk, environment),
         meters=meters,
     )
     return Opened(context, faults)
@@ -180,7 +181,19 @@ def _catalog(
         return Catalog(MemoryTables()), True
 
 
-def _audit_log(node: NodeConfig, disk: Disk, environment: Environment) -> AuditLog:
+def check_audit_topic(group: GroupConfig, node: NodeConfig) -> None:
+    """Raises `ConfigError` where the group has no topics."""
+    if node.audit_topic and group.commit_log != "topics":
+        raise ConfigError(
+            f"audit_topic: there is no such topic where commit_log is {group.commit_log}; "
+            "each node's audit.log has the lines"
+        )
+
+
+def _audit_log(
+    group: GroupConfig, node: NodeConfig, disk: Disk, environment: Environment
+) -> AuditLog:
+    check_audit_topic(group, node)
     file = None
     if node.audit_files:
         file = AuditFile(

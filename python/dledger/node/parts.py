@@ -9,6 +9,7 @@ from dledger.net.reloaded import Reloaded
 from dledger.node.access.authorizer import Authorizer
 from dledger.node.application import Application
 from dledger.node.context import NodeContext
+from dledger.node.handlers.audit_topic import AuditTopic
 from dledger.node.handlers.backups import Backups
 from dledger.node.handlers.consumer_sessions import ConsumerSessions
 from dledger.node.handlers.fetches import Reads
@@ -19,6 +20,7 @@ from dledger.node.handlers.member_places import MemberPlaces
 from dledger.node.handlers.metadata import MetadataHandler
 from dledger.node.handlers.offsets import LinearizableReads, Offsets
 from dledger.node.handlers.parked_requests import LongPolls
+from dledger.node.handlers.peer_messages import PeerMessages
 from dledger.node.handlers.removed_node import RemovedNode
 from dledger.node.handlers.replaced_disks import Admissions
 from dledger.node.handlers.request_router import RequestHandlers, RequestRouter
@@ -95,6 +97,7 @@ class NodeParts:
             linearizable=self.linearizable,
         )
         RemovedNode(context)
+        self.audit_topic = AuditTopic(context, self.proposals, gate=self.gate)
         handlers = RequestHandlers(
             access=access,
             proposals=self.proposals,
@@ -106,8 +109,12 @@ class NodeParts:
             listings=Listings(context, self.linearizable, access=access),
             sessions=self.sessions,
             backups=self.backups,
-            repairs=self.repairs,
-            snapshots=self.snapshots.receiver,
+            peer_messages=PeerMessages(
+                context.ready_loop,
+                repairs=self.repairs,
+                snapshots=self.snapshots.receiver,
+                audit=self.audit_topic,
+            ),
             application=self.application,
         )
         self.router = RequestRouter(context, self.gate, handlers=handlers)
@@ -150,6 +157,7 @@ class NodeParts:
                 self.retention,
                 topic_retention,
                 context.audit,
+                self.audit_topic,
                 Reload(context, self.gate, router=self.router, settings=self._settings),
                 self.idle_timeout,
                 self.router.port_sessions,

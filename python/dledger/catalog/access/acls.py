@@ -13,10 +13,11 @@ from dataclasses import fields
 from typing import Final, NamedTuple
 
 from dledger.catalog.results import CommandResult
-from dledger.config import nearest
+from dledger.config import AUDIT_TOPIC, nearest
 from dledger.protocol.messages.acl_rules import AclRule
 from dledger.protocol.messages.catalog_commands import AddAcls, RemoveAcls
 from dledger.protocol.messages.codes import Code
+from dledger.types import OWNER
 
 ALLOW: Final = "allow"
 DENY: Final = "deny"
@@ -69,6 +70,11 @@ Key = tuple[str, str, str, str, str]
 """The fields of a rule, in their order."""
 Asker = tuple[str, str, str]
 """A principal, and the type and name of a resource."""
+
+
+def is_trusted(principal: str) -> bool:
+    """Whether rules do not hold for it: the owner, or a node."""
+    return principal == OWNER or principal.startswith("Node:")
 
 
 class Decision(NamedTuple):
@@ -183,11 +189,14 @@ class Acls:
 
     def _on_name(self, effect: str, operations: Sequence[str], asked: Asker) -> AclRule | None:
         """The nearest of the rules on a name: its own, then those with its beginnings, the longest
-        first. No name at all has the rule on every one."""
+        first. No name at all has the rule on every one; it, as any shorter beginning, allows
+        nothing on the audit log's topic, which whoever wrote it did not think of."""
         principal, resource_type, resource = asked
         patterns = [resource]
         if resource_type != CLUSTER:
-            fitting = (length for length in self._beginnings if length <= len(resource))
+            fitting = [length for length in self._beginnings if length <= len(resource)]
+            if effect == ALLOW and (resource_type, resource) == (TOPIC, AUDIT_TOPIC):
+                fitting = [length for length in fitting if length == len(AUDIT_TOPIC)]
             patterns += [resource[:length] + _ANY for length in fitting]
         for pattern in patterns:
             for whose in (principal, EVERYBODY):

@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from dledger.config import NodeConfig
+from dledger.config import GroupConfig, NodeConfig
 from dledger.config.layers import Layers, SettingValue
 from dledger.config.sections import as_toml
 from dledger.errors import ConfigError, DLedgerError
@@ -50,7 +50,7 @@ def effective(layers: Layers) -> Iterator[str]:
 def errors_of(layers: Layers) -> Iterator[str]:
     """Everything that is wrong."""
     try:
-        _, node, addresses = layers.configs()
+        group, node, addresses = layers.configs()
     except ConfigError:
         yield from layers.errors
         return
@@ -59,6 +59,7 @@ def errors_of(layers: Layers) -> Iterator[str]:
         lambda: _check_identity(node, addresses),
         lambda: _check_certificates(node),
         lambda: _check_metrics(node),
+        lambda: _check_audit(group, node),
         lambda: check_directory(node.directory),
     ]
     if runs:
@@ -94,6 +95,12 @@ def _check_metrics(node: NodeConfig) -> None:
     from dledger.node.peers.membership_secret import check_metrics
 
     check_metrics(node)
+
+
+def _check_audit(group: GroupConfig, node: NodeConfig) -> None:
+    from dledger.node.opening import check_audit_topic
+
+    check_audit_topic(group, node)
 
 
 def check_directory(directory: Path) -> None:

@@ -19,6 +19,7 @@ from dledger.net.connections.connection import Connection, connect, log
 from dledger.net.connections.handlers import Handlers
 from dledger.net.connections.handshake import Greeting, unanswered
 from dledger.net.connections.tls import CertificateRefused, certificate_refused
+from dledger.protocol.messages.audit import AuditLines
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.protocol.messages.repair import RepairMessage
 from dledger.protocol.messages.snapshot import InstallMessage
@@ -100,7 +101,7 @@ class PeerLink:
             self._task = asyncio.get_running_loop().create_task(self._run())
             self._task.add_done_callback(_no_end)
 
-    def send(self, message: PeerMessage | RepairMessage | InstallMessage) -> None:
+    def send(self, message: PeerMessage | RepairMessage | InstallMessage | AuditLines) -> None:
         """Send, or keep until the attempt to connect that is under way has ended, or drop. Never
         waits."""
         connection = self._connection

@@ -15,7 +15,14 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dledger.catalog.access.acls import CLUSTER, DESCRIBE, EVERYBODY, TOPIC, malformed_asking
+from dledger.catalog.access.acls import (
+    CLUSTER,
+    DESCRIBE,
+    EVERYBODY,
+    TOPIC,
+    is_trusted,
+    malformed_asking,
+)
 from dledger.errors import ProtocolError
 from dledger.net import Connection
 from dledger.node.access.operations import PAYLOADS, REQUESTS, Need
@@ -26,7 +33,7 @@ from dledger.protocol.messages.client import LeaderResponse, MetadataRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.wire.message_numbers import KINDS, MESSAGES
 from dledger.records.body.header import plain_batches
-from dledger.types import OWNER, Principal, Role
+from dledger.types import Principal, Role
 
 MAX_SHOWN = 255
 """Characters of a name in a denial."""
@@ -200,11 +207,6 @@ class Authorizer(NodePart):
         if need.topic_id >= 0 and not decide(principal, DESCRIBE, TOPIC, need.resource).allowed:
             return Code.UNKNOWN_TOPIC, self._catalog.no_topic(need.topic_id)
         return Code.ACCESS_DENIED, denial(principal, need)
-
-
-def is_trusted(principal: str) -> bool:
-    """Whether rules do not hold for it: the owner, or a node."""
-    return principal == OWNER or principal.startswith("Node:")
 
 
 def _answer_to(request: Any) -> type[Any]:

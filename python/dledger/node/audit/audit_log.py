@@ -13,6 +13,7 @@ from dledger.logs.repeats import Repeats
 from dledger.net import Connection
 from dledger.node.audit.audit_file import AuditFile
 from dledger.node.audit.audited_commands import outcome
+from dledger.node.audit.backlog import Backlog, Line
 from dledger.protocol.messages.codes import Code
 from dledger.types import NodeId, Principal
 
@@ -41,6 +42,8 @@ class AuditLog:
         self._node_id = node_id
         self._file = file
         self._environment = environment
+        self.backlog: Backlog | None = None
+        """Takes each line, on its way to the topic; None: they are in the file alone."""
         self._refusals: Repeats[Kind] = Repeats(lambda: environment.now_ms() / 1000, rest=_REST)
 
     def record(
@@ -99,7 +102,7 @@ class AuditLog:
             self._write(event, principal, host, "refused", "as before", repeated)
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write what waits; to the file, since the topic is out of reach by now."""
         self._write_counted(is_end=True)
         if self._file is not None:
             self._file.close()
@@ -113,15 +116,8 @@ class AuditLog:
         reason: str,
         details: dict[str, Any],
     ) -> None:
-        now = datetime.fromtimestamp(self._environment.wall_us() / 1e6, UTC)
-        line: dict[str, Any] = {
-            "time": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "node": self._node_id,
-            "event": event,
-            "principal": principal,
-            "address": address,
-            "result": result,
-        }
+        now_us = self._environment.wall_us()
+        line = self._line(event, principal, address, result, now_us)
         if reason:
             line["reason"] = reason
         line["details"] = details
@@ -129,3 +125,27 @@ class AuditLog:
         logger.log(logging.INFO if result == "done" else logging.WARNING, "%s", text)
         if self._file is not None:
             self._file.write(text.encode() + b"\n")
+        if self.backlog is not None:
+            if len(text) > self.backlog.most_line_bytes:
+                line["details"] = {"left_out_bytes": len(text)}  # the file has them
+                text = json.dumps(line, default=str)
+            self.backlog.put(text.encode(), now_us)
+
+    def _line(
+        self, event: str, principal: str, address: str, result: str, now_us: int
+    ) -> dict[str, Any]:
+        now = datetime.fromtimestamp(now_us / 1e6, UTC)
+        return {
+            "time": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "node": self._node_id,
+            "event": event,
+            "principal": principal,
+            "address": address,
+            "result": result,
+        }
+
+    def gap(self, lines: int) -> Line:
+        """The line in the topic for so many that it lacks."""
+        now_us = self._environment.wall_us()
+        line = self._line("lines missing", f"Node:{self._node_id}", "", "done", now_us)
+        return Line(json.dumps({**line, "details": {"lines": lines}}).encode(), now_us)

@@ -26,13 +26,12 @@ from dledger.node.handlers.listings import Listings
 from dledger.node.handlers.member_changes import MemberChanges
 from dledger.node.handlers.metadata import MetadataHandler
 from dledger.node.handlers.offsets import Offsets
+from dledger.node.handlers.peer_messages import PeerMessages
 from dledger.node.handlers.port_sessions import PortSession, PortSessions
 from dledger.node.handlers.replaced_disks import Admissions
 from dledger.node.peers.handshake import Gate, Visit
 from dledger.node.peers.links import frame_limits
 from dledger.node.proposals.proposal_queue import ProposalQueue
-from dledger.node.repair.repairs import Repairs
-from dledger.node.snapshot.receiver import SnapshotReceiver
 from dledger.protocol.messages.acl_decisions import AclDecisionRequest
 from dledger.protocol.messages.backup import (
     OpenBackupRequest,
@@ -54,10 +53,7 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.group_heartbeat import GroupHeartbeatRequest
 from dledger.protocol.messages.member_requests import AlterMemberRequest
-from dledger.protocol.messages.peer import PeerMessage
-from dledger.protocol.messages.repair import RepairRequest, RepairResponse
 from dledger.protocol.messages.shared_offsets import SharedOffsetsRequest
-from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
 from dledger.protocol.messages.splits import SplitRequest
 
 logger = logging.getLogger(__name__)
@@ -75,7 +71,6 @@ COMPANY_S: Final = 0.1
 """A client that has asked for anything but a command within this time may have the next request on
 its way."""
 
-PEER_MESSAGES: Final[frozenset[type[Any]]] = frozenset(PeerMessage.__args__)
 Handler = Callable[[Connection, int, Any], None]
 
 
@@ -93,8 +88,7 @@ class RequestHandlers:
     listings: Listings
     sessions: ConsumerSessions
     backups: Backups
-    repairs: Repairs
-    snapshots: SnapshotReceiver
+    peer_messages: PeerMessages
     application: Application
 
     def by_request(self) -> dict[type[Any], Handler]:
@@ -266,14 +260,7 @@ class RequestRouter(NodePart):
         if not isinstance(session, PortSession):
             self.port_sessions.greet(connection, request_id, message)
         elif session.peer is not None:
-            if type(message) in PEER_MESSAGES:
-                self._ready_loop.step(message)
-            elif isinstance(message, RepairRequest | RepairResponse):
-                self._parts.repairs.on_message(message)
-            elif isinstance(message, SnapshotRequest | SnapshotResponse):
-                self._parts.snapshots.on_message(message)
-            else:
-                raise ProtocolError(f"peer {session.peer} sent {type(message).__name__}")
+            self._parts.peer_messages.take(session.peer, message)
         elif self._catalog_lost and type(message) is not StatusRequest:
             connection.abort()  # as if this node were down: another one answers
         elif self._access.is_on and self._access.refuses(connection, request_id, message, payload):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dledger.catalog.access.acls import CLUSTER, DESCRIBE, Acls
+from dledger.catalog.access.acls import CLUSTER, DESCRIBE, Acls, is_trusted
 from dledger.catalog.state import CatalogState
 from dledger.net.connections.tls import Shown
-from dledger.node.access.authorizer import denial, is_trusted
+from dledger.node.access.authorizer import denial
 from dledger.node.access.operations import Need
 from dledger.node.peers.certified import certified, not_one_user
 from dledger.types import OWNER, Principal

@@ -14,6 +14,7 @@ from dledger.net.connections.rpc import Rpc
 from dledger.node.events import NodeEvents
 from dledger.node.peers.handshake import Gate
 from dledger.node.peers.members import GroupMembers
+from dledger.protocol.messages.audit import AuditLines
 from dledger.protocol.messages.client import StatusRequest, StatusResponse
 from dledger.protocol.messages.group_version import lacking
 from dledger.protocol.messages.peer import PeerMessage
@@ -126,7 +127,7 @@ class Peers:
         for link in self.links.values():
             link.start()
 
-    def send(self, message: PeerMessage | RepairMessage | InstallMessage) -> None:
+    def send(self, message: PeerMessage | RepairMessage | InstallMessage | AuditLines) -> None:
         """The message may be lost: the core repeats those that matter."""
         if (link := self.links.get(message.remote_id)) is not None:
             link.send(message)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from dledger.catalog.results import CommandResult, DataResult
+from dledger.config import AUDIT_TOPIC
 from dledger.net import Connection
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.acceptance import Acceptance
@@ -19,6 +20,7 @@ from dledger.node.proposals.commit_window import CommitWindow
 from dledger.node.proposals.fair_queue import FairQueue
 from dledger.node.proposals.proposal import Proposal, append_header, command_body
 from dledger.node.proposals.quotas import Quotas
+from dledger.node.proposals.reserved import REFUSED_APPEND
 from dledger.node.proposals.setting_changes import stamp_change
 from dledger.node.proposals.timestamps import TIMED, has_time, stamp_time
 from dledger.node.proposals.unanswered import Unanswered, WaitingProposals
@@ -108,12 +110,13 @@ class ProposalQueue(NodePart):
 
     def append(
         self,
-        connection: Connection,
+        connection: Connection | None,
         request: AppendRequest,
         request_ids: Sequence[int],
         bodies: Sequence[Buffer],
     ) -> None:
-        """Check bodies that came together in equal requests, and gather them for this pass."""
+        """Check bodies that came together in equal requests, and gather them for this pass. Those
+        of no connection are the nodes' own."""
         at, deadline_ms = 0, self._now_ms() + request.timeout_ms
         while at < len(bodies):
             stop = at + (len(plain_batches(bodies, at)) or 1)
@@ -122,13 +125,17 @@ class ProposalQueue(NodePart):
 
     def _append(
         self,
-        connection: Connection,
+        connection: Connection | None,
         request_ids: Sequence[int],
         bodies: Sequence[Buffer],
         deadline_ms: int,
     ) -> None:
         """Gather batches that are like the first one, but for those that are refused."""
         header = append_header(bodies, self._max_body_bytes)
+        if connection is not None and not isinstance(header, CommandResult):
+            audit = self._catalog.topics_state.by_name.get(AUDIT_TOPIC)
+            if audit is not None and header.topic_id == audit.topic_id:
+                header = REFUSED_APPEND
         proposal = Proposal(connection, request_ids, bodies, sum(map(len, bodies)), deadline_ms)
         if not isinstance(header, CommandResult):
             proposal.header = header
@@ -301,11 +308,12 @@ class ProposalQueue(NodePart):
         """Whether a command is not to be written."""
         if proposal.command is None:
             return False
-        is_own, caught_up = proposal.connection is None, self.caught_up
+        caught_up, connection = self.caught_up, proposal.connection
+        principal = None if connection is None else connection.context.principal
         refusal = refused_command(
-            proposal.command, self._context, caught_up=caught_up, is_own=is_own
+            proposal.command, self._context, caught_up=caught_up, principal=principal
         )
-        if refusal is None and not is_own:
+        if refusal is None and connection is not None:
             refusal = self.quotas.refusal(proposal.command, caught_up=caught_up)
             proposal.is_claimed = refusal is None
         if refusal is not None:

@@ -17,6 +17,7 @@ from dledger.errors import ProtocolError
 from dledger.interrupts import is_interrupt
 from dledger.protocol.messages import client, fetched, hello, peer
 from dledger.protocol.messages.acl_decisions import AclDecisionRequest
+from dledger.protocol.messages.audit import AuditLines
 from dledger.protocol.messages.backup import (
     OpenBackupRequest,
     ReadBackupImageRequest,
@@ -73,6 +74,7 @@ Message = (
     | PeerMessage
     | RepairMessage
     | InstallMessage
+    | AuditLines
     | BrokerRequest
     | ThrottleNotice
 )

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from dledger.protocol.messages import acl_decisions as acl
 from dledger.protocol.messages import (
+    audit,
     backup,
     client,
     fetched,
@@ -82,6 +83,8 @@ MESSAGES: Final[dict[int, type[Any]]] = {
     70: acl.AclDecisionRequest,
     71: acl.AclDecisionResponse,
     72: throttling.ThrottleNotice,
+    # from node to node, to those whose release knows it
+    74: audit.AuditLines,
     76: members.AlterMemberRequest,
     77: members.AlterMemberResponse,
     84: backup.OpenBackupRequest,

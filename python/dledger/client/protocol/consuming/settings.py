@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from dledger.client.protocol.reading.damage import FAIL, check_on_damage
-from dledger.config import check_name
+from dledger.config import AUDIT_TOPIC, check_name
 from dledger.errors import ConfigError
 
 
@@ -61,7 +61,7 @@ class ConsumerSettings:
         self.matching([])
 
     def matching(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The topics to be read, of all that there are.
+        """The topics to be read, of all that there are. That of the audit log fits no pattern.
 
         Raises:
             ConfigError: the pattern is no regular expression.
@@ -72,7 +72,7 @@ class ConsumerSettings:
             whole = re.compile(self.pattern).fullmatch
         except re.error as error:
             raise ConfigError(f"pattern {self.pattern!r}: {error}") from None
-        return tuple(name for name in names if whole(name))
+        return tuple(name for name in names if whole(name) and name != AUDIT_TOPIC)
 
 
 def commit_seconds(commit: str | float) -> float | None:
