@@ -42,6 +42,7 @@ def test_unknown_setting_names_the_nearest_one() -> None:
         ({"port": 1}, "leave it out"),
         ({"segment_bytes": "1 GiB"}, "type int"),
         ({"heartbeat_ms": True}, "type int"),
+        ({"audit_topic": 1}, "type bool"),
         ({"idle_timeout_ms": -1}, "milliseconds"),
         ({"flush": "later"}, "'sync' or 'async'"),
         ({"host": "0.0.0.0"}, "advertise_host"),
@@ -50,6 +51,10 @@ def test_unknown_setting_names_the_nearest_one() -> None:
 def test_setting_that_cannot_be_is_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         check_settings(settings)
+
+
+def test_a_flag_may_be_set_for_a_path() -> None:
+    check_settings({"audit_topic": True, "insecure": False})
 
 
 @pytest.mark.parametrize("replicas", [1, 3, 5, 7])
