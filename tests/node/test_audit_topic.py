@@ -165,6 +165,19 @@ async def test_no_line_is_lost_or_doubled_when_leaders_are_killed(group: Any) ->
 
 
 @pytest.mark.group(**ON, **QUICK)
+async def test_a_node_that_stops_leaves_no_line_behind(group: Any) -> None:
+    leader, follower = await group.leader(), await group.follower()
+    for node in (follower, leader):
+        probe(node, 1, 2)
+        await group.stop(node.node.node_id)
+        await group.start(node.node.node_id)
+    assert [numbers(await in_topic(group), one.node.node_id) for one in (leader, follower)] == [
+        [1, 2],
+        [1, 2],
+    ]
+
+
+@pytest.mark.group(**ON, **QUICK)
 async def test_without_a_leader_lines_wait_and_what_is_lost_is_counted(
     group: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

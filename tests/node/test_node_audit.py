@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any, get_args
@@ -100,6 +101,12 @@ def test_each_command_is_an_event_or_listed_as_none() -> None:
     assert not set(AUDITED) & NOT_AUDITED
     for kind, row in AUDITED.items():
         assert set(row.details) <= set(kind.__dataclass_fields__), kind
+
+
+def test_each_event_of_a_command_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.startswith("| `event` |")]
+    assert {one.event for one in AUDITED.values()} <= set(re.findall(r"`([a-z ]+)`", row))
 
 
 @pytest.mark.group(1)

@@ -194,7 +194,7 @@ class NodeServer:
         if self._error is None:
             parts = self.parts
             await self._hand_over()
-            await self._until(lambda: parts.proposals.waiting + parts.application.waiting == 0)
+            await self._until(lambda: parts.waiting == 0)
         await self._end_parts()
         self._close_files()
         self._end_monitor()

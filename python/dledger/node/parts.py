@@ -126,6 +126,11 @@ class NodeParts:
         logins.now_ms = self.proposals.clocks.now_ms
         logins.is_current = self._is_current
 
+    @property
+    def waiting(self) -> int:
+        """What a node that stops would rather see in the log before: writes, and audit lines."""
+        return self.proposals.waiting + self.application.waiting + self.audit_topic.waiting
+
     def _is_current(self) -> bool:
         """Whether the catalog has all that is known to be committed."""
         raft, applied = self.ready_loop.raft, self.context.catalog.applied_index

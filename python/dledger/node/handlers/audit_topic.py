@@ -77,14 +77,18 @@ class AuditTopic(NodePart):
             context.status.add(self._status)
 
     def _status(self) -> dict[str, Any]:
+        return {"audit_topic": {"waiting": self.waiting, "lost": self._backlog.lost}}
+
+    @property
+    def waiting(self) -> int:
+        """Lines that are not in the topic yet, as far as this node knows."""
         self._forget_written()
-        return {"audit_topic": {"waiting": len(self._backlog), "lost": self._backlog.lost}}
+        return len(self._backlog)
 
     def close(self) -> None:
         """The node ends, or begins anew on other files: close the audit log."""
         self._context.audit.close()
-        self._forget_written()
-        if self._backlog:
+        if self.waiting:
             logger.warning(
                 "topic %s lacks %d lines of %s's audit log, which were written at its end, or "
                 "while no leader took them: %s has them",
