@@ -17,7 +17,7 @@ from dledger.protocol.messages.catalog_commands import OpenStage
 from dledger.protocol.messages.client import ExecuteRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.wire import encode_command
-from dledger.types import Role
+from dledger.types import ANONYMOUS, Role
 from verification.sim.cluster import Node
 from verification.sim.loop import SimLoop
 from verification.sim.scene import KIB, LIMITS, Scene
@@ -142,7 +142,9 @@ def open_stage(server: NodeServer, writer: str) -> list[Any]:
     """Ask that node for a stage, now; what it answers."""
     answers: list[Any] = []
     client: Any = SimpleNamespace(
-        account="", send=lambda message, request_id: answers.append(message)
+        account="",
+        context=SimpleNamespace(principal=ANONYMOUS),
+        send=lambda message, request_id: answers.append(message),
     )
     command = OpenStage(writer_id=writer, sequence=0, label="", timeout_ms=TIMEOUT_MS)
     server.parts.proposals.execute(client, 1, ExecuteRequest(command=command))
