@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
+from dledger import path_groups
 from dledger.client import Client, Span
 from dledger.client.blocking.pool import shared_client
 from dledger.client.protocol.results import Lineage, Range
@@ -42,13 +43,18 @@ class Address:
     group_id: str = ""
     """Of the group for which a task was planned: numbers of topics and offsets mean nothing in
     another one."""
+    path: str = ""
+    """Of a path's group: it may have other nodes by the time the task runs."""
+    group: str = ""
+    """Its name: at the same path of another host there may be another group."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """With the credentials themselves, whose file may not be there where a task runs."""
         settings = dict(self.settings)
         if isinstance(file := settings.get("credentials"), str):
             settings["credentials"] = replace(read_credentials(file), file=file)
-        return Address, (self.bootstrap_servers, settings, self.local_to, self.group_id)
+        found = (self.bootstrap_servers, settings, self.local_to, self.group_id)
+        return Address, (*found, self.path, self.group)
 
     def client(self) -> Client:
         """This process's client for the group.
@@ -66,7 +72,10 @@ class Address:
                 "'dledger.secret.file' for the executors; or use a group of its own machines "
                 "with 'dledger.bootstrap.servers'"
             )
-        return shared_client(self.bootstrap_servers, group_id=self.group_id, **self.settings)
+        group, servers = path_groups.told_by(self.path) if self.path else ("", "")
+        if not servers or group != self.group:
+            servers = self.bootstrap_servers
+        return shared_client(servers, group_id=self.group_id, **self.settings)
 
 
 def find_group(options: Options, create: bool = False) -> Address:
@@ -93,7 +102,9 @@ def find_group(options: Options, create: bool = False) -> Address:
     }
     servers = connect_path(options.path, options.replicas, create=create, **of_nodes)
     hosts = {server.rpartition(":")[0] for server in servers.split(",")}
-    return Address(servers, settings, platform.node() if hosts <= LOOPBACK else "")
+    local_to = platform.node() if hosts <= LOOPBACK else ""
+    group, _ = path_groups.told_by(options.path)
+    return Address(servers, settings, local_to, path=options.path, group=group)
 
 
 def _own_node(options: Options) -> str:

@@ -40,7 +40,14 @@ def _group_in(path: str) -> str:
     return connect_path(path)
 
 
-path_groups.offer(_group_in)  # a client is below what starts groups, and takes a path all the same
+def _told_by(path: str) -> tuple[str, str]:
+    from dledger.embedded.home import told_by
+
+    return told_by(path)
+
+
+# a client is below what starts groups, and takes a path all the same
+path_groups.offer(_group_in, _told_by)
 
 __all__ = [
     "Appended",

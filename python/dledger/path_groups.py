@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 _finders: list[Callable[[str], str]] = []
+_lookers: list[Callable[[str], tuple[str, str]]] = []
 
 
-def offer(find: Callable[[str], str]) -> None:
-    """Let ``find`` give the bootstrap servers of the group in a directory."""
-    _finders[:] = [find]
+def offer(find: Callable[[str], str], look: Callable[[str], tuple[str, str]]) -> None:
+    """Let ``find`` give the bootstrap servers of the group in a directory, and ``look`` its name
+    and servers as the directory tells them now, empty where it has none."""
+    _finders[:], _lookers[:] = [find], [look]
 
 
 def servers_of(path: str) -> str:
@@ -20,3 +22,9 @@ def servers_of(path: str) -> str:
         DLedgerError: the directory cannot be used, or the group cannot be started.
     """
     return _finders[0](path)
+
+
+def told_by(path: str) -> tuple[str, str]:
+    """Name and servers of the group in a directory, as it says now: they change when the group gets
+    other nodes, or moves. Empty where it has no group, or cannot be read. Starts nothing."""
+    return _lookers[0](path)

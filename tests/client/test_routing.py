@@ -267,3 +267,21 @@ def test_nodes_that_end_each_connection_do_not_know_a_newer_request() -> None:
     other = call(routes(), WRITE)
     for _ in range(2 * CLOSINGS):
         other.lost("a:1", "the node closed the connection", closed=True)
+
+
+def test_addresses_are_looked_up_again_when_all_were_tried_in_vain() -> None:
+    """Those of a path's group, which has moved since its client was made."""
+    known = Routes(["old:1", "old:2"])
+    known.look = lambda: ["new:1"]
+    one = call(known)
+    tried = []
+    for _ in range(4):
+        step = one.step(0)
+        if isinstance(step, Probe):
+            tried.append(step.address)
+            one.unreachable(step.address, "refused")
+    assert sorted(tried[:2]) == ["old:1", "old:2"]
+    assert tried[2] == "new:1"
+    known.look = list
+    known.look_again()
+    assert known.addresses() == ["new:1"], "a path that says nothing takes nothing away"

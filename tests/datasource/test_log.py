@@ -15,7 +15,10 @@ from dledger.datasource.options.options import parse_options
 from dledger.datasource.table.column_text import columns
 from dledger.datasource.table.log import Address, Log, find_group
 from dledger.datasource.write.sink import Sink
+from dledger.embedded.groupfile import GroupFile
+from dledger.embedded.home import Home
 from dledger.errors import ConfigError, PathError, Unavailable, WrongGroup
+from dledger.types import NodeId
 from tests.datasource.hops import hop
 
 
@@ -112,6 +115,24 @@ def test_a_task_asks_only_the_group_for_which_it_was_planned(
     )
     hop(Address("a:1", {"request_timeout_ms": 7}, group_id="A")).client()
     assert asked == [("a:1", {"group_id": "A", "request_timeout_ms": 7})]
+
+
+def test_a_task_asks_a_paths_group_where_it_is_by_then(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its nodes may have gone since it was planned; on another host the path may be anything."""
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "dledger.datasource.table.log.shared_client", lambda servers, **more: asked.append(servers)
+    )
+    node = NodeId("n5")
+    task = hop(Address("a:1", {}, path=str(tmp_path), group="g"))
+    task.client()
+    for group in ("g", "other"):
+        moved = GroupFile(group=group, members=(node,), addresses={node: "b:2"}, local=())
+        Home(tmp_path).write(moved)
+        task.client()
+    assert asked == ["a:1", "b:2", "a:1"]
 
 
 def test_an_own_node_needs_a_path_for_its_files() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dledger.embedded import start
+from dledger.embedded import former, start
 from dledger.embedded.home import Home, NodeProcess, PidFile
 from dledger.embedded.process import ProcessId, this_host
 from dledger.types import NodeId
@@ -36,7 +36,7 @@ def sleeping(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]]
 
     def instead(call: Callable[[], object]) -> None:
         monkeypatch.setattr(
-            start, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda seconds: call())
+            former, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda seconds: call())
         )
 
     return instead
@@ -50,7 +50,7 @@ def test_process_that_ended_but_still_has_its_lock_is_waited_for(
     held.clear()
     assert home.node(N0) == NodeProcess(running=True)
     sleeping(lambda: os.close(held._descriptor))
-    start._settle(home, N0)
+    former.settle(home, N0)
     assert not home.node(N0).running
 
 
@@ -59,7 +59,7 @@ def test_process_with_fresh_lock_is_waited_for_until_it_gives_its_name(
 ) -> None:
     held.clear()
     sleeping(lambda: held.write(ending=False))
-    start._settle(home, N0)
+    former.settle(home, N0)
     assert home.node(N0).process == ProcessId.of(os.getpid())
     os.close(held._descriptor)
 
@@ -72,7 +72,7 @@ def test_a_process_that_was_killed_and_has_its_lock_yet_is_waited_for(
     monkeypatch.setattr(ProcessId, "alive", property(lambda process: False))
     clock = SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda seconds: os.close(held._descriptor))
     monkeypatch.setattr("dledger.embedded.home.time", clock)
-    start._settle(home, N0)
+    former.settle(home, N0)
     assert not home.node(N0).running
 
 

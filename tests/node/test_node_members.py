@@ -103,6 +103,16 @@ def test_list_of_the_log_comes_before_that_of_the_settings() -> None:
     assert (members.ids, members.addresses(), members.is_listed) == (IDS, given, False)
 
 
+def test_addresses_of_a_path_come_before_those_of_the_log() -> None:
+    """At the address in the log the original of a copied directory may listen."""
+    given = {NodeId("n0"): "a:1"}
+    config = GroupConfig(group="g", members=IDS)
+    members = GroupMembers(config, lambda: given, settings_rule=True)
+    members.follow((member("n0", "old:7"), member("n3", "c:9")))
+    assert members.addresses() == {"n0": "a:1", "n3": "c:9"}
+    assert members.addresses_of(NodeId("n0")) == ("a:1",)
+
+
 # --- links ----------------------------------------------------------------------------------------
 
 

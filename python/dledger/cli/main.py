@@ -33,10 +33,12 @@ from dledger.cli.group.topics import topics
 from dledger.cli.group.upgrade import upgrade
 from dledger.cli.kafka.command import import_
 from dledger.cli.node.files import dump, verify
+from dledger.cli.node.move import move
 from dledger.cli.node.recover import recover
 from dledger.cli.node.reset_term import reset_term
 from dledger.cli.node.serve import serve
 from dledger.cli.node.stop import stop
+from dledger.cli.node.up import up
 from dledger.cli.records.append import append
 from dledger.cli.records.bench import bench
 from dledger.cli.records.tail import tail
@@ -109,9 +111,9 @@ def main() -> None:
 
 
 _COMMANDS: Final = (
-    serve, stop, status, members, console, topics, append, tail, get_offsets, groups, transfer,
-    admit, upgrade, secret, users, acl, quotas, settings, verify, dump, reset_term, recover, backup,
-    restore, bench, rocketmq, export, import_, context, completion,
+    serve, up, move, stop, status, members, console, topics, append, tail, get_offsets, groups,
+    transfer, admit, upgrade, secret, users, acl, quotas, settings, verify, dump, reset_term, recover,
+    backup, restore, bench, rocketmq, export, import_, context, completion,
 )  # fmt: skip
 for _command in _COMMANDS:
     main.add_command(_command)

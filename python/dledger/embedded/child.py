@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from dledger.config import GroupConfig
 from dledger.embedded.groupfile import GroupFile
 from dledger.embedded.home import LOG_FILE, Home, PidFile
 from dledger.embedded.nodelog import log_to_stderr, write_to
@@ -28,7 +29,6 @@ from dledger.errors import ConfigError, DLedgerError, PathError, Unavailable
 from dledger.logs.output import Output
 from dledger.net import run
 from dledger.net.user_directory import forget_group
-from dledger.node.handlers.removed_node import removal
 from dledger.node.node import NodeServer
 from dledger.node.peers.membership_secret import with_secret
 from dledger.node.process import tell_counted, tune_interpreter
@@ -127,21 +127,22 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile, output: Output) 
     file = home.read()
     if file is None:
         raise ConfigError(f"{home.group_file} is missing; start the group with EmbeddedGroup")
-    group = group_config(file.group, file.members, file.settings)
+    group, joins = shared_settings(file, node_id)
     node = node_config(
         node_id, home.node_directory(node_id), file.addresses[node_id], file.settings
     )
     if file.named:
         node = with_secret(node, file.addresses)
     else:
-        node = replace(node, secret_file=str(home.secret_file), clients_prove=True)
+        node = replace(node, secret_file=str(home.secret_file), clients_prove=True, joins=joins)
         if node.metrics_port > 0:  # one for each of them, on one machine
-            number = file.members.index(node_id)
+            number = int(node_id.removeprefix("n"))  # a place in the list changes with the list
             node = replace(node, metrics_port=node.metrics_port + number)
     addresses = Addresses(home, file)
     output.use(node.log_format, node.log_level)
     tune_interpreter()
     server = NodeServer(group, node, addresses=addresses)
+    server.addresses_rule = not file.named
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, server.reload)
     await server.start()
     home.touch_used()
@@ -166,14 +167,25 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile, output: Output) 
     pid_file.clear()
 
 
+def shared_settings(file: GroupFile, node_id: NodeId) -> tuple[GroupConfig, bool]:
+    """The settings that all nodes share, and whether this node has joined after the founding."""
+    if node_id in file.founding:
+        return group_config(file.group, file.founding, file.settings), False
+    settings = dict(file.settings)
+    if "preferred_leaders" in settings:  # a founder among them may be gone
+        preferred = [one for one in settings["preferred_leaders"] if one in file.members]
+        settings["preferred_leaders"] = preferred
+    return group_config(file.group, file.members, settings), True
+
+
 async def first_reason_to_end(server: NodeServer, watch: Watch) -> str:
-    """A signal, a reason of the watch's, or the error that the node cannot go on with, which is
-    raised."""
+    """A signal, a reason of the watch's, its removal from the group, or the error that the node
+    cannot go on with, which is raised."""
     terminated = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, terminated.set)
-    signalled, watched, removed, failed = waits = (
+    signalled, watched, _, failed = waits = (
         asyncio.ensure_future(terminated.wait()),
         asyncio.ensure_future(watch.reason_to_end()),
         asyncio.ensure_future(server.removed.wait()),
@@ -183,9 +195,9 @@ async def first_reason_to_end(server: NodeServer, watch: Watch) -> str:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if failed.done():
             failed.result()
-        if removed.done():
-            return str(removal(server.node))
-        return "asked to by a signal" if signalled.done() else watched.result()
+        if signalled.done():
+            return "asked to by a signal"
+        return watched.result() if watched.done() else "it was removed from the group"
     finally:
         for wait in waits:
             wait.cancel()

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from dledger import forks
 from dledger.config import nearest
+from dledger.embedded.former import DRAIN_TIMEOUT_S
 from dledger.embedded.groupfile import GroupFile, User
 from dledger.embedded.home import LOG_FILE, Home
 from dledger.embedded.probe import ask_all, wait_for_leader
 from dledger.embedded.process import ProcessId, application_pid, is_descendant
 from dledger.embedded.settings import check_replicas, check_settings, tls_of
 from dledger.embedded.start import (
-    DRAIN_TIMEOUT_S,
     Wish,
     join_group,
     start_nodes,
@@ -205,7 +205,8 @@ class EmbeddedGroup:
         return NodeId(node_id)
 
     def _quorum_runs(self, file: GroupFile) -> bool:
-        return 2 * sum(self._home.node(node).running for node in file.local) > len(file.members)
+        running = sum(self._home.node(node).running for node in file.local)
+        return 2 * (running + len(file.elsewhere)) > len(file.members)
 
     def _describe(self, file: GroupFile) -> str:
         down = [node for node in file.local if not self._home.node(node).running]
@@ -264,6 +265,10 @@ def _join_and_wait(home: Home, wish: Wish) -> GroupFile:
         if leader and (is_late or not _has_died(home, file)):
             return file
         if is_late:
+            if file.has_moved:
+                raise Unavailable(
+                    f"{home}: the group has moved to {file.bootstrap_servers}, where no node leads"
+                )
             words = "; ".join(f"{node}: {home.log_tail(node, 1)}" for node in file.local)
             raise Unavailable(f"{home}: its nodes elect no leader; their logs end with {words}")
 

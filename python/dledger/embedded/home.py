@@ -5,6 +5,7 @@
     <path>/group.json      the group: identity, members, addresses, settings, users
     <path>/secret          proved by its nodes and clients to one another; its owner reads it
     <path>/.lock           held (flock) while a program starts, joins or ends the group
+    <path>/.changing       held (flock) while a program changes which nodes there are
     <path>/.used           touched while clients use any node; its age is the time without use
     <path>/n0/node.pid     the process of node n0, which holds a flock on this file
     <path>/n0/node.log     the log lines of n0, bounded in size
@@ -20,16 +21,17 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 from dledger.embedded.groupfile import GroupFile
 from dledger.embedded.process import ProcessId, reap
-from dledger.errors import PathError, Unavailable
+from dledger.errors import DLedgerError, PathError, Unavailable
 from dledger.forks import check_lock, let_go, open_for_lock
 from dledger.interrupts import is_interrupt, suppressed
 from dledger.net.secret import create_secret
@@ -38,6 +40,7 @@ from dledger.types import NodeId
 
 GROUP_FILE: Final = "group.json"
 LOCK_FILE: Final = ".lock"
+CHANGING_FILE: Final = ".changing"
 USED_FILE: Final = ".used"
 PID_FILE: Final = "node.pid"
 LOG_FILE: Final = "node.log"
@@ -120,6 +123,12 @@ class Home:
             if directory.stat().st_mode & 0o077:
                 directory.chmod(0o700)
 
+    def delete_node_directory(self, node_id: NodeId) -> None:
+        """Of a node that the group has removed. Raises `PathError`."""
+        directory = self.node_directory(node_id)
+        with path_errors(directory, "delete the node's directory"), suppress(FileNotFoundError):
+            shutil.rmtree(directory)
+
     def place(self) -> str:
         """The identity of the directory, under any name; empty when it is gone."""
         with suppressed():
@@ -161,15 +170,30 @@ class Home:
                 os.close(directory)
         return file
 
-    @contextmanager
-    def lock(self, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
+    def lock(self, timeout_s: float = LOCK_TIMEOUT_S) -> AbstractContextManager[None]:
         """Hold the directory against all other programs that start, join or end the group.
 
         Raises:
             PathError: the lock file cannot be made, or the file system's locks keep no process out.
             Unavailable: another program holds it for longer than that.
         """
-        descriptor = self._open_lock()
+        return self._locked(
+            LOCK_FILE,
+            timeout_s,
+            f"another program has been starting or ending this group for {timeout_s:.0f} s; wait "
+            "for it, or end it",
+        )
+
+    def changing(self) -> AbstractContextManager[None]:
+        """Be the only program that changes which nodes there are; others start, join and use the
+        group meanwhile. Raises as `lock`, and at once."""
+        text = "another program is changing the nodes of this group; wait for it, or end it"
+        return self._locked(CHANGING_FILE, 0, text)
+
+    @contextmanager
+    def _locked(self, name: str, timeout_s: float, refusal: str) -> Iterator[None]:
+        lock = self.path / name
+        descriptor = self._open_lock(lock)
         try:
             deadline = time.monotonic() + timeout_s
             while True:
@@ -180,10 +204,7 @@ class Home:
                     if is_interrupt(error):
                         raise
                     if time.monotonic() > deadline:
-                        raise Unavailable(
-                            f"{self.path}: another program has been starting or ending this group "
-                            f"for {timeout_s:.0f} s; wait for it, or end it"
-                        ) from None
+                        raise Unavailable(f"{self.path}: {refusal}") from None
                     time.sleep(0.01)
                 except OSError:
                     with path_errors(
@@ -191,13 +212,12 @@ class Home:
                     ):
                         raise
             with path_errors(self.path, "check the lock"):
-                check_lock(self.path / LOCK_FILE)
+                check_lock(lock)
             yield
         finally:
             let_go(descriptor)
 
-    def _open_lock(self) -> int:
-        lock = self.path / LOCK_FILE
+    def _open_lock(self, lock: Path) -> int:
         with path_errors(self.path, "create the lock"):
             descriptor = open_for_lock(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         status = os.fstat(descriptor)
@@ -303,6 +323,15 @@ class Home:
         with suppressed():
             return max(0.0, time.time() - (self.path / USED_FILE).stat().st_mtime)
         return 0.0
+
+
+def told_by(path: str) -> tuple[str, str]:
+    """See `dledger.path_groups`. Not of a node whose peers its program names."""
+    with suppress(DLedgerError):
+        file = Home(path).read()
+        if file is not None and not file.named:
+            return file.group, file.bootstrap_servers
+    return "", ""
 
 
 class PidFile:

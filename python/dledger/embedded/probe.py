@@ -33,13 +33,18 @@ HAND_OVER_S: Final = 10.0
 def ask_node(address: str, group: str, tls: Tls | None) -> tuple[NodeId, Role] | None:
     """Name and role of the node at ``address``; None when no node answers there in time, or it is
     none of ``group``."""
-    answer = _question(address, group, MetadataRequest(), ASK_S, tls)
-    if not isinstance(answer, MetadataResponse):
+    answer = _metadata(address, group, tls)
+    if answer is None:
         return None
     if not answer.leader_id:
         return answer.node_id, Role.CANDIDATE
     leads = answer.leader_id == answer.node_id
     return answer.node_id, Role.LEADER if leads else Role.FOLLOWER
+
+
+def _metadata(address: str, group: str, tls: Tls | None) -> MetadataResponse | None:
+    answer = _question(address, group, MetadataRequest(), ASK_S, tls)
+    return answer if isinstance(answer, MetadataResponse) else None
 
 
 def ask_to_lead(leader_address: str, group: str, node_id: NodeId, tls: Tls | None) -> bool:
@@ -78,14 +83,20 @@ def ask_all(addresses: dict[NodeId, str], group: str, tls: Tls | None) -> dict[N
 def wait_for_leader(
     addresses: dict[NodeId, str], group: str, timeout_s: float, tls: Tls | None
 ) -> NodeId | None:
-    """The leader as soon as there is one; None when there is none by then."""
+    """The leader as soon as there is one; None when there is none by then. One of these nodes says
+    itself that it leads; of one elsewhere another node's word is enough."""
     deadline = time.monotonic() + timeout_s
     while True:
         # one after the other: on loopback that is quicker than threads
         for address in addresses.values():
-            answer = ask_node(address, group, tls)
-            if answer and answer[1] is Role.LEADER:
-                return answer[0]
+            answer = _metadata(address, group, tls)
+            leader = NodeId(answer.leader_id) if answer is not None else NodeId("")
+            if (
+                answer is not None
+                and leader
+                and (leader == answer.node_id or leader not in addresses)
+            ):
+                return leader
         if time.monotonic() > deadline:
             return None
         time.sleep(POLL_S)

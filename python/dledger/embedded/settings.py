@@ -103,19 +103,27 @@ def check_join(
     Raises:
         ConfigError: names the difference and the way out.
     """
-    if replicas is not None and replicas != len(file.members):
+    # a program that asks for as many as there were at first goes on when there are others
+    if replicas is not None and replicas not in (len(file.members), len(file.founding)):
         raise ConfigError(
             f"{where} holds a group of {len(file.members)} replicas, not {replicas}: leave "
-            "replicas out to use it, or name another directory"
+            f"replicas out to use it, change it by 'dledger up {where} --nodes {replicas}', or "
+            "name another directory"
         )
     for name, wanted in settings.items():
         present = file.settings.get(name, DEFAULTS[name])
-        if name in _LIVE or normal(wanted) == normal(present):
+        if (name in _LIVE and not file.has_moved) or normal(wanted) == normal(present):
             continue
         if name in _FIXED:
             raise ConfigError(
                 f"{where}: {name} is {present!r} since the group was made and cannot become "
                 f"{wanted!r}: leave it out, or name another directory"
+            )
+        if file.has_moved:
+            raise ConfigError(
+                f"{where}: the group has moved to {file.bootstrap_servers}, and {name} was "
+                f"{present!r} here, not {wanted!r}: leave it out; its nodes have settings of their "
+                "own"
             )
         if running:
             raise ConfigError(

@@ -13,25 +13,21 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dledger import errors
+from dledger.embedded.former import DRAIN_TIMEOUT_S, refuse_other_host, settle
 from dledger.embedded.groupfile import GroupFile, User
-from dledger.embedded.home import Home, NodeProcess, path_errors
+from dledger.embedded.home import Home, path_errors
 from dledger.embedded.ports import free_ports
 from dledger.embedded.probe import wait_for_leader
-from dledger.embedded.process import this_host
 from dledger.embedded.settings import DEFAULTS, REPLICAS_DEFAULT, check_join, tls_of
 from dledger.embedded.spawning import Killed, spawn_nodes
-from dledger.errors import ConfigError, DLedgerError, PathError, PortInUse
+from dledger.errors import ConfigError, DLedgerError, NodeRemoved, PathError, PortInUse
 from dledger.net.address import split_address
 from dledger.net.user_directory import note_group
 from dledger.types import NodeId
 
 logger = logging.getLogger("dledger.embedded")
 
-DRAIN_TIMEOUT_S: Final = 15.0
-"""For a node to end after SIGTERM; then SIGKILL, which loses nothing that was acknowledged."""
 PORT_TRIES: Final = 5
-SIGN_OF_LIFE_S: Final = 3.0
-"""Six times as long as a node goes without touching its node.pid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +67,7 @@ def join_group(home: Home, wish: Wish) -> tuple[GroupFile, bool]:
     with home.lock():
         file = home.read()
         file = _new_group(home, wish) if file is None else _existing_group(home, file, wish)
-        if not file.named and not home.secret_file.exists():
+        if file.local and not file.named and not home.secret_file.exists():
             _end_old_release(home, file, wish)
             home.make_secret()
         file = _write_if_changed(home, file.with_user(wish.user))
@@ -132,8 +128,8 @@ def _without_hopeless(home: Home, file: GroupFile, missing: list[NodeId]) -> lis
     damaged, would cost every `connect_path` a try; where the others are a quorum it is left alone
     for a while."""
     hopeful = [node for node in missing if not home.failed_lately(node)]
-    quorum = 2 * (len(file.local) - len(missing)) > len(file.members)
-    return hopeful if quorum else missing
+    others = len(file.local if file.named else file.members) - len(missing)
+    return hopeful if 2 * others > len(file.members) else missing
 
 
 def _new_group(home: Home, wish: Wish) -> GroupFile:
@@ -144,7 +140,7 @@ def _new_group(home: Home, wish: Wish) -> GroupFile:
     else:
         members = tuple(NodeId(f"n{i}") for i in range(wish.replicas or REPLICAS_DEFAULT))
         local = members
-        addresses = _pick_addresses(wish.settings, members)
+        addresses = pick_addresses(wish.settings, members)
     _check_free_space(home, wish.settings)
     return GroupFile(
         group=wish.group or uuid.uuid4().hex,
@@ -172,10 +168,10 @@ def _check_free_space(home: Home, settings: dict[str, Any]) -> None:
 
 def _existing_group(home: Home, file: GroupFile, wish: Wish) -> GroupFile:
     """Compare the group with the request, and take up settings that may change."""
-    _refuse_other_host(home, file.local)
+    refuse_other_host(home, file.local)
     for node in file.local:
-        _settle(home, node)
-    running = any(home.node(node).running for node in file.local)
+        settle(home, node)
+    running = file.has_moved or any(home.node(node).running for node in file.local)
     check_join(file, wish.replicas, wish.settings, running, str(home))
     whoever_is_there = wish.peers is None and not wish.user.holds  # connect_path asks for no kind
     if not whoever_is_there and (
@@ -200,81 +196,18 @@ def _existing_group(home: Home, file: GroupFile, wish: Wish) -> GroupFile:
                 "nodes in the same order (their addresses may change), or another directory"
             )
         addresses = dict(wish.peers)
-    elif not file.named and (
-        copied or _host_of(settings) != split_address(addresses[file.members[0]])[0]
+    elif file.local and (
+        copied or _host_of(settings) != split_address(addresses[file.local[0]])[0]
     ):
-        addresses = _pick_addresses(settings, file.members)
+        addresses = addresses | pick_addresses(settings, file.local)
     return replace(file, settings=settings, addresses=addresses, place=home.place())
-
-
-def _settle(home: Home, node: NodeId) -> None:
-    """End a process of the node's that is half gone: it ends already, or its path is another
-    directory by now. Wait for one that was killed."""
-    state = _named(home, node)
-    process = state.process
-    if process is None or not state.running:
-        return
-    if not process.alive:  # killed; its lock goes last, and until then it seems to run
-        home.wait_gone(node, process, DRAIN_TIMEOUT_S)
-        return
-    moved = state.home != str(home) and Home(state.home).place() != home.place()
-    if moved:  # it would write to a path that is gone
-        process.signal(signal.SIGTERM)
-    if (state.ending or moved) and not home.wait_gone(node, process, DRAIN_TIMEOUT_S):
-        process.signal(signal.SIGKILL)
-        home.wait_gone(node, process, DRAIN_TIMEOUT_S)
-
-
-def _named(home: Home, node: NodeId) -> NodeProcess:
-    """The node's process. One without a name has just taken its lock, or has ended and is about to
-    let go of it."""
-    deadline = time.monotonic() + DRAIN_TIMEOUT_S
-    while (
-        (state := home.node(node)).running and state.process is None and time.monotonic() < deadline
-    ):
-        time.sleep(0.005)
-    return state
-
-
-def _refuse_other_host(home: Home, nodes: Iterable[NodeId]) -> None:
-    """A second host (or container) on the same directory: never two processes on one store.
-
-    The lock tells within one kernel; on a file system whose locks do not reach other hosts, signs
-    of life do.
-    """
-    found = {node: home.node(node) for node in nodes}
-    elsewhere = {
-        node: state
-        for node, state in found.items()
-        if state.process and state.process.host != this_host()
-    }
-    alive = [node for node, state in elsewhere.items() if state.running]
-    boot = this_host().boot
-    silent = {
-        node: home.last_sign_of_life(node)
-        for node, state in elsewhere.items()
-        if state.process and not (state.running or state.process.host.boot == boot)
-    }
-    deadline = time.monotonic() + SIGN_OF_LIFE_S
-    while silent and not alive and time.monotonic() < deadline:
-        time.sleep(0.05)
-        alive = [node for node, first in silent.items() if home.last_sign_of_life(node) != first]
-    for node in alive:
-        process = elsewhere[node].process
-        assert process is not None
-        raise PathError(
-            f"{home}: host {process.host.name!r} (or a container of that name) runs {node} of "
-            f"this group, process {process.pid}. Use its addresses as dledger.bootstrap.servers "
-            "(it needs dledger.advertise.host for that), or end the programs that use it there: "
-            "its nodes end by themselves soon after"
-        )
 
 
 def _host_of(settings: dict[str, Any]) -> str:
     return str(settings.get("advertise_host") or "127.0.0.1")
 
 
-def _pick_addresses(
+def pick_addresses(
     settings: dict[str, Any], nodes: Sequence[NodeId], kept: Iterable[str] = ()
 ) -> dict[NodeId, str]:
     """New addresses for ``nodes``, beside those that others keep."""
@@ -322,7 +255,7 @@ def start_nodes(
             break
         kept = {node: address for node, address in file.addresses.items() if node not in waiting}
         file = home.write(
-            replace(file, addresses=kept | _pick_addresses(file.settings, waiting, kept.values()))
+            replace(file, addresses=kept | pick_addresses(file.settings, waiting, kept.values()))
         )
     failures.update(
         {node: PortInUse(f"{file.addresses[node]}: no port could be kept") for node in waiting}
@@ -331,7 +264,15 @@ def start_nodes(
         home.note_start(node, failed=node in failures)
     for node, error in failures.items():
         logger.warning("node %s of %s did not start: %s", node, home, error)
-    few = 2 * (len(file.local) - len(failures)) <= len(file.local)
+    for node in [node for node, error in failures.items() if isinstance(error, NodeRemoved)]:
+        del failures[node]
+        file = drop_node(home, file, node)
+    for node in failures.keys() & set(file.joining):
+        if not alone:  # the group does not count on it
+            del failures[node]
+    counted = [node for node in file.members if node not in file.joining]
+    here = file.local if file.named else counted
+    few = 2 * (len(here) - len(failures)) <= len(here)
     if failures and (few or alone or file.named):
         raise next(iter(failures.values()))
     return file
@@ -343,6 +284,23 @@ def _spawn_again(home: Home, nodes: list[NodeId]) -> dict[NodeId, DLedgerError |
     results = spawn_nodes(home, nodes)
     killed = [node for node, error in results.items() if isinstance(error, Killed)]
     return results | spawn_nodes(home, killed)
+
+
+def drop_node(home: Home, file: GroupFile, node: NodeId) -> GroupFile:
+    """Forget a node that the group has removed. Call with the lock held."""
+    stop_nodes(home, [node])
+    return retire_nodes(home, home.write(file.without_node(node)))
+
+
+def retire_nodes(home: Home, file: GroupFile) -> GroupFile:
+    """Delete the directories of nodes that were to leave and are no members any more. Call with the
+    lock held."""
+    gone = [node for node in file.leaving if node not in file.local]
+    for node in gone:
+        home.delete_node_directory(node)
+    if not gone:
+        return file
+    return home.write(replace(file, leaving=tuple(n for n in file.leaving if n not in gone)))
 
 
 def stop_group(home: Home, file: GroupFile) -> None:

@@ -10,7 +10,7 @@ from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.config import GroupConfig, NodeConfig
 from dledger.environment import Environment
-from dledger.errors import CatalogLost, CorruptStore
+from dledger.errors import CatalogLost, ConfigError, CorruptStore
 from dledger.node.audit import AuditLog
 from dledger.node.audit.audit_file import AuditFile
 from dledger.node.checkpoints import Checkpoints

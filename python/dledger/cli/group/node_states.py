@@ -122,7 +122,8 @@ def look_at(target: str, timeout_s: float) -> GroupLook:
     from dledger.embedded.group import read_group
 
     home, file = read_group(target)
-    local = {node: home.node(node) for node in file.addresses}
+    here = file.addresses if file.named else file.local
+    local = {node: home.node(node) for node in here}
     processes = {
         str(node): state.process.pid if state.running and state.process else None
         for node, state in local.items()

@@ -22,6 +22,10 @@ def stop(path: Path, force: bool) -> None:
     home, _ = read_group(path)
     with home.lock():
         home, file = read_group(path)
+        if file.has_moved:
+            raise ConfigError(
+                f"{home}: the group has moved to {file.bootstrap_servers}: stop its nodes there"
+            )
         users = ", ".join(str(user.process.pid) for user in file.live_users())
         if users and not force:
             raise ConfigError(

@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from dledger import path_groups
@@ -77,6 +78,12 @@ PROBE: Final = Request(
 Operation = Generator[Request, tuple[Any, memoryview], T]
 
 
+def _told_by(path: str, routes: Routes) -> list[str]:
+    """Where the group is by its directory, unless that has another one by now."""
+    group, servers = path_groups.told_by(path)
+    return split_addresses(servers) if servers and routes.group in {"", group} else []
+
+
 class OperationRunner(Protocol):
     """Carries out operations of a client that waits."""
 
@@ -124,9 +131,12 @@ class ClientState:
             check_name("group", group)
         config = from_settings(ClientConfig, settings)
         bootstrap_servers = os.fspath(bootstrap_servers)
-        if is_log_path(bootstrap_servers):
-            bootstrap_servers = path_groups.servers_of(local_path(bootstrap_servers))
+        path = local_path(bootstrap_servers) if is_log_path(bootstrap_servers) else ""
+        if path:
+            bootstrap_servers = path_groups.servers_of(path)
         routes = Routes(split_addresses(bootstrap_servers), group, group_id=group_id)
+        if path:
+            routes.look = partial(_told_by, path, routes)
         return ClientState(
             bootstrap_servers, config, routes, environment, client_contexts(config.tls)
         )

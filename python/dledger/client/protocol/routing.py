@@ -64,6 +64,8 @@ class Routes:
 
     def __init__(self, bootstrap: list[str], group: str = "", *, group_id: str = "") -> None:
         self.bootstrap = bootstrap
+        self.look: Callable[[], list[str]] = list
+        """Where the group is, by the directory that it was found by; empty where there is none."""
         self.group = group
         self.lineage = Lineage(group_id)
         """Of the group that was met first, or is expected."""
@@ -100,6 +102,10 @@ class Routes:
         was."""
         self._refused.add(address)
         return self._refused.issuperset(self.addresses())
+
+    def look_again(self) -> None:
+        """No address has answered: the group may have got others."""
+        self.bootstrap = self.look() or self.bootstrap
 
     def next_address(self) -> str:
         """One address after the other, round and round."""
@@ -229,9 +235,10 @@ class Call:
         self._reasons[address] = reason
         self._closed = 0
         self._in_vain += 1
-        self._wait_next = (
-            self.terms.address is not None or self._in_vain % len(self._routes.addresses()) == 0
-        )
+        is_round = self._in_vain % len(self._routes.addresses()) == 0
+        self._wait_next = self.terms.address is not None or is_round
+        if is_round:
+            self._routes.look_again()
 
     def lost(self, address: str, reason: str, *, closed: bool = False) -> None:
         """The request was sent, and no answer came; ``closed``: the node ended the connection.

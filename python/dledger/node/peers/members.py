@@ -15,12 +15,20 @@ class GroupMembers:
     changed them. The parts of a node ask it each time, or follow `NodeEvents.members`, which it
     hears first."""
 
-    def __init__(self, group: GroupConfig, addresses: Callable[[], dict[NodeId, str]]) -> None:
-        """``addresses``: those of the settings, ``host:port`` each; read again for each use."""
+    def __init__(
+        self,
+        group: GroupConfig,
+        addresses: Callable[[], dict[NodeId, str]],
+        *,
+        settings_rule: bool = False,
+    ) -> None:
+        """``addresses``: those of the settings, ``host:port`` each; read again for each use.
+        ``settings_rule``: of those that they have, the log's do not count."""
         self.joins = False
         """The settings' list is no founding's: it only says whom to ask."""
         self._founders = group.members
         self._settings = addresses
+        self._settings_rule = settings_rule
         self._listed: dict[NodeId, Member] = {}
         self._leaving: dict[NodeId, tuple[str, ...]] = {}
         """Where those are that were removed and may not know it."""
@@ -72,11 +80,15 @@ class GroupMembers:
 
     def addresses_of(self, node: NodeId) -> tuple[str, ...]:
         """Where this node may be reached, the likeliest first: the log's address, then that of the
-        settings, by which members find one another that all moved while the group was down. Each
+        settings, by which members find one another that all moved while the group was down; that
+        of the settings alone in a path group, which picks ports anew. Each
         is only tried: the hello says who is there. Empty where nobody tells."""
         return self._leaving.get(node) or self._places(node, self._settings())
 
     def _places(self, node: NodeId, given: Mapping[NodeId, str]) -> tuple[str, ...]:
         listed = self._listed.get(node)
         known = [join_address(listed.host, listed.port)] if listed is not None else []
-        return tuple(dict.fromkeys([*known, given[node]] if node in given else known))
+        if node in given:
+            # one list alone: at the other's address the original of a copied directory may listen
+            known = [given[node]] if self._settings_rule else [*known, given[node]]
+        return tuple(dict.fromkeys(known))
