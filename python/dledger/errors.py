@@ -6,6 +6,7 @@ and says whether asking again can help. Every message names the thing and the wa
     DLedgerError
     |-- ConfigError             what you ask for cannot be                 definite
     |   |-- UnknownOption       ... with the nearest known name
+    |   |-- NodeRemoved         the group has removed this node
     |   |-- ForkedClient        a producer or the like in a forked child
     |   |-- UnsupportedVersion  the group is newer than this release
     |   |-- NodeRemoved         this node is no member any more

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from dledger import Client
 from dledger.embedded.groupfile import GroupFile
 from dledger.embedded.home import Home
+from dledger.embedded.member_steps import group_client
 from dledger.embedded.moving import Move
 from dledger.embedded.ports import free_ports
 from dledger.types import NodeId
@@ -87,21 +89,40 @@ class CutShort(BaseException):
     """The command was killed."""
 
 
-def cutting(client: Client, *, behind: bool) -> Client:
-    """The client; its next change of members ends the command before it is asked for, or when it is
-    done."""
+class Cuts:
+    """Clients that end the command at each change of members: once before it, once behind it."""
 
-    def cut(change: Callable[..., Any]) -> Callable[..., Any]:
-        def changed(*arguments: Any) -> None:
-            if behind:
+    def __init__(self) -> None:
+        self.made: Counter[tuple[str, ...]] = Counter()
+
+    @property
+    def count(self) -> int:
+        return self.made.total()
+
+    def client(self, file: GroupFile, timeout_s: float) -> Client:
+        client = group_client(file, timeout_s)
+        for name in ("add_member", "promote_member", "remove_member"):
+            setattr(client, name, self._cut(name, getattr(client, name)))
+        return client
+
+    def _cut(self, name: str, change: Callable[..., Any]) -> Callable[..., Any]:
+        def changed(*arguments: str) -> None:
+            key = (name, *arguments)
+            turn = self.made[key]
+            if turn > 0:
                 change(*arguments)
-            raise CutShort
+            if turn < 2:
+                self.made[key] += 1
+                raise CutShort
 
         return changed
 
-    for name in ("add_member", "promote_member", "remove_member"):
-        setattr(client, name, cut(getattr(client, name)))
-    return client
+    def run(self, command: Callable[[], object]) -> None:
+        """Say a command again until it comes to its end."""
+        while True:
+            with suppress(CutShort):
+                command()
+                return
 
 
 def killed_at(words: str, line: str) -> None:
@@ -146,7 +167,13 @@ class Targets:
         """Until it listens."""
         log = self.running[name].stderr
         assert log is not None
-        assert any("listens on" in line for line in log), name
+        said = []
+        for line in log:
+            said.append(line)
+            if "listens on" in line:
+                break
+        else:
+            raise AssertionError(f"{name} has ended: {said}")
         self._logs.append(log)
         # or its pipe is full one day
         self._reading.append(threading.Thread(target=log.read))

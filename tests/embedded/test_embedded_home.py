@@ -60,6 +60,23 @@ def test_group_file_reads_back_what_was_written(home: Home) -> None:
     home.write(group_file())
     assert home.read() == group_file()
     assert group_file().bootstrap_servers == "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
+    assert b'"format": 1,' in group_file().encode(), "what older releases read, too"
+
+
+def test_group_file_of_other_members_is_not_read_by_an_older_release(home: Home) -> None:
+    """It would start the nodes with a list that the group never had."""
+    n3, n4 = NodeId("n3"), NodeId("n4")
+    grown = group_file().with_node(n3, "127.0.0.1:4")
+    assert (grown.members[-1], grown.local[-1], grown.joining) == (n3, n3, (n3,))
+    assert grown.joined(n3).joining == ()
+    moving = grown.with_member(n4, "a:5")
+    assert moving.elsewhere == (n4,)
+    for file in (grown, moving, moving.without_node(n3), replace(grown, leaving=(n3,))):
+        assert file.founding == group_file().members
+        assert b'"format": 2,' in file.encode()
+        home.write(file)
+        assert home.read() == file
+    assert moving.without_node(n3).without_node(n4).addresses == group_file().addresses
 
 
 def test_group_file_that_is_damaged_is_an_error_and_not_an_empty_group(home: Home) -> None:
@@ -70,7 +87,7 @@ def test_group_file_that_is_damaged_is_an_error_and_not_an_empty_group(home: Hom
 
 
 def test_group_file_of_a_newer_format_is_refused(home: Home) -> None:
-    home.group_file.write_bytes(group_file().encode().replace(b'"format": 1', b'"format": 2'))
+    home.group_file.write_bytes(group_file().encode().replace(b'"format": 1', b'"format": 3'))
     with pytest.raises(ConfigError, match="upgrade"):
         home.read()
 

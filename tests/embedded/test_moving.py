@@ -8,18 +8,15 @@ import pytest
 
 from dledger import Client, EmbeddedGroup
 from dledger.embedded import connect_path
-from dledger.embedded.groupfile import GroupFile
 from dledger.embedded.home import Home
-from dledger.embedded.member_steps import group_client
 from dledger.embedded.moving import Move
 from dledger.embedded.start import stop_group
 from dledger.errors import ConfigError, PathError
 from tests.cli.commands import out, refusal
 from tests.embedded.changing import (
-    CutShort,
+    Cuts,
     Load,
     Targets,
-    cutting,
     file_of,
     killed_at,
     roles,
@@ -67,19 +64,10 @@ def test_a_move_that_ends_at_any_step_goes_on_with_the_next(log_path: Path, tmp_
     EmbeddedGroup(log_path, replicas=1, **SMALL)
     with targets(log_path, tmp_path, "n1") as there:
         there.start()
-        cuts = 0
-
-        def client(file: GroupFile, timeout_s: float) -> Client:
-            return cutting(group_client(file, timeout_s), behind=cuts % 2 == 1)
-
+        cuts = Cuts()
         with Load(log_path) as appends:
-            while True:
-                try:
-                    Move(log_path, there.addresses, client).run()
-                    break
-                except CutShort:
-                    cuts += 1
-        assert cuts == 6, "before and behind each: one added, one promoted, one removed"
+            cuts.run(Move(log_path, there.addresses, cuts.client).run)
+        assert cuts.count == 6, "before and behind each: one added, one promoted, one removed"
         assert roles(log_path) == voters(1)
         appends.check(log_path)
 

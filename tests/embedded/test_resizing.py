@@ -10,15 +10,13 @@ import pytest
 
 from dledger import Client, EmbeddedGroup
 from dledger.embedded import connect_path
-from dledger.embedded.groupfile import GroupFile
 from dledger.embedded.home import Home
-from dledger.embedded.member_steps import group_client
 from dledger.embedded.resizing import Resize
 from dledger.embedded.start import stop_group
 from dledger.errors import ConfigError, Unavailable
 from tests.cli.commands import out, refusal
 from tests.embedded import reads
-from tests.embedded.changing import CutShort, Load, cutting, file_of, killed_at, roles, voters
+from tests.embedded.changing import Cuts, Load, file_of, killed_at, roles, voters
 from tests.embedded.conftest import SMALL
 
 pytestmark = pytest.mark.cluster
@@ -77,35 +75,15 @@ def test_a_copy_of_a_grown_group_runs_beside_it(log_path: Path, tmp_path: Path) 
             assert client.end_offsets("t") == {0: appends.acknowledged}
 
 
-class Cut:
-    """Clients that end the command at its next change of members: before it, or behind it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.cuts = 0
-
-    def run(self, nodes: int) -> None:
-        """Again and again, each time one cut further."""
-        while True:
-            try:
-                Resize(self.path, nodes, self._client).run()
-                return
-            except CutShort:
-                self.cuts += 1
-
-    def _client(self, file: GroupFile, timeout_s: float) -> Client:
-        return cutting(group_client(file, timeout_s), behind=self.cuts % 2 == 1)
-
-
 def test_a_change_that_ends_at_any_step_goes_on_with_the_next(log_path: Path) -> None:
     EmbeddedGroup(log_path, replicas=1, **SMALL)
     with Load(log_path) as appends:
-        cut = Cut(log_path)
-        cut.run(3)
-        assert cut.cuts == 8, "before and behind each: two added, two promoted"
+        cuts = Cuts()
+        cuts.run(Resize(log_path, 3, cuts.client).run)
+        assert cuts.count == 8, "before and behind each: two added, two promoted"
         assert roles(log_path) == voters(0, 1, 2)
-        cut.run(1)
-        assert cut.cuts == 12
+        cuts.run(Resize(log_path, 1, cuts.client).run)
+        assert cuts.count == 12
         assert roles(log_path) == voters(0)
     appends.check(log_path)
     assert [path.name for path in log_path.glob("n*")] == ["n0"]

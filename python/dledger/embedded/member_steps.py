@@ -110,15 +110,15 @@ class MemberSteps:
             Unavailable: it does not catch up.
         """
         role = self.now().roles.get(node)
-        if role == VOTER:
-            return
         if role is None:
             self.client.add_member(node, address)
             self.tell(f"{node} at {address} is a learner, and gets the log")
-        self._catch_up(node)
+        if role != VOTER:
+            self._catch_up(node)
         before_vote()
-        self.client.promote_member(node)
-        self.tell(f"{node} is a voter")
+        self.client.promote_member(node)  # of a voter, too: that may not be committed yet
+        if role != VOTER:
+            self.tell(f"{node} is a voter")
 
     def _catch_up(self, node: NodeId) -> None:
         """Until a learner is near the end of the log, or gets no further: then the leader says why
@@ -148,14 +148,13 @@ class MemberSteps:
                 self.tell(f"{node} leads")
 
     def leave(self, node: NodeId) -> None:
-        """Take a node out of the group.
+        """Take a node out of the group. When this returns, that is committed: a list that a leader
+        has alone may be undone, and with it the removal.
 
         Raises:
             ConfigError: too few voters that live would be left.
         """
         found = self.now()
-        if node not in found.roles:
-            return
         others = [voter for voter in found.voters if voter != node]
         if node == found.leader and others:  # else it would lead up to its own removal
             self.lead(others)

@@ -76,8 +76,6 @@ class Move:
                 self._check(home, steps.now())
                 for node, address in self.targets.items():
                     steps.join(node, address, partial(self._note, home, node))
-                for node in self.targets:
-                    self._note(home, node)  # of one that voted already
                 steps.lead(tuple(self.targets))
                 self._remove_others(home, steps)
             return self._finish(home)
