@@ -14,7 +14,7 @@ from dledger.config import GroupConfig
 from dledger.embedded.ports import free_ports
 from dledger.net.address import split_address
 from dledger.node.node import NodeServer
-from dledger.node.peers.members import GroupMembers
+from dledger.node.peers.members import GroupMembers, RulingAddresses
 from dledger.protocol.messages.client import MetadataRequest, TransferRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
@@ -105,9 +105,12 @@ def test_list_of_the_log_comes_before_that_of_the_settings() -> None:
 
 def test_addresses_of_a_path_come_before_those_of_the_log() -> None:
     """At the address in the log the original of a copied directory may listen."""
-    given = {NodeId("n0"): "a:1"}
-    config = GroupConfig(group="g", members=IDS)
-    members = GroupMembers(config, lambda: given, settings_rule=True)
+
+    class OfPath(RulingAddresses):
+        def __call__(self) -> dict[NodeId, str]:
+            return {NodeId("n0"): "a:1"}
+
+    members = GroupMembers(GroupConfig(group="g", members=IDS), OfPath())
     members.follow((member("n0", "old:7"), member("n3", "c:9")))
     assert members.addresses() == {"n0": "a:1", "n3": "c:9"}
     assert members.addresses_of(NodeId("n0")) == ("a:1",)

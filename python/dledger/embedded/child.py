@@ -30,6 +30,7 @@ from dledger.logs.output import Output
 from dledger.net import run
 from dledger.net.user_directory import forget_group
 from dledger.node.node import NodeServer
+from dledger.node.peers.members import RulingAddresses
 from dledger.node.peers.membership_secret import with_secret
 from dledger.node.process import tell_counted, tune_interpreter
 from dledger.types import NodeId
@@ -72,6 +73,10 @@ class Addresses:
         except OSError:
             return None
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+class PathAddresses(Addresses, RulingAddresses):
+    """Those of a whole group, which picks them."""
 
 
 class Watch:
@@ -138,11 +143,10 @@ async def serve(home: Home, node_id: NodeId, pid_file: PidFile, output: Output) 
         if node.metrics_port > 0:  # one for each of them, on one machine
             number = int(node_id.removeprefix("n"))  # a place in the list changes with the list
             node = replace(node, metrics_port=node.metrics_port + number)
-    addresses = Addresses(home, file)
+    addresses = Addresses(home, file) if file.named else PathAddresses(home, file)
     output.use(node.log_format, node.log_level)
     tune_interpreter()
     server = NodeServer(group, node, addresses=addresses)
-    server.addresses_rule = not file.named
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, server.reload)
     await server.start()
     home.touch_used()

@@ -78,8 +78,6 @@ class NodeServer:
         self._settings = settings
         self.on_settings: Callable[[NodeConfig], object] = lambda node: None
         """Told when some of the node's settings are others."""
-        self.addresses_rule = False
-        """Set before `start`: where an address is given, the one in the log does not count."""
         self._error: BaseException | None = None
         self._failed = asyncio.Event()
         self._idle = asyncio.Event()
@@ -115,7 +113,7 @@ class NodeServer:
             raise
 
     async def _start(self) -> None:
-        members = GroupMembers(self.group, self._addresses, settings_rule=self.addresses_rule)
+        members = GroupMembers(self.group, self._addresses)
         gate = Gate(
             self.group,
             self.node,

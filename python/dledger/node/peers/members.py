@@ -10,25 +10,27 @@ from dledger.protocol.messages.membership import Member, MemberRole
 from dledger.types import NodeId
 
 
+class RulingAddresses:
+    """Addresses of a group that picks them itself: where one is given, the one in the log does not
+    count."""
+
+    def __call__(self) -> dict[NodeId, str]:
+        raise NotImplementedError
+
+
 class GroupMembers:
     """The newest list of members in this node's log; that of its settings while no entry has
     changed them. The parts of a node ask it each time, or follow `NodeEvents.members`, which it
     hears first."""
 
-    def __init__(
-        self,
-        group: GroupConfig,
-        addresses: Callable[[], dict[NodeId, str]],
-        *,
-        settings_rule: bool = False,
-    ) -> None:
-        """``addresses``: those of the settings, ``host:port`` each; read again for each use.
-        ``settings_rule``: of those that they have, the log's do not count."""
+    def __init__(self, group: GroupConfig, addresses: Callable[[], dict[NodeId, str]]) -> None:
+        """``addresses``: those of the settings, ``host:port`` each; read again for each use. Of
+        `RulingAddresses` those that are given count, and not those in the log."""
         self.joins = False
         """The settings' list is no founding's: it only says whom to ask."""
         self._founders = group.members
         self._settings = addresses
-        self._settings_rule = settings_rule
+        self._settings_rule = isinstance(addresses, RulingAddresses)
         self._listed: dict[NodeId, Member] = {}
         self._leaving: dict[NodeId, tuple[str, ...]] = {}
         """Where those are that were removed and may not know it."""
