@@ -13,7 +13,7 @@ from dledger.node.node import NodeServer
 from dledger.protocol.messages.catalog_commands import ChangeMembers
 from dledger.protocol.messages.client import TransferRequest
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.member_requests import MemberAction
+from dledger.protocol.messages.member_requests import AlterMemberRequest, MemberAction
 from dledger.protocol.messages.membership import MemberRole
 from dledger.types import NodeId
 from tests.node.growing import ADD, DEMOTE, HOST, PROMOTE, REMOVE, Newcomer, ask, done, grown

@@ -112,8 +112,8 @@ def main() -> None:
 
 _COMMANDS: Final = (
     serve, up, move, stop, status, members, console, topics, append, tail, get_offsets, groups,
-    transfer, admit, upgrade, secret, users, acl, quotas, settings, verify, dump, reset_term, recover,
-    backup, restore, bench, rocketmq, export, import_, context, completion,
+    transfer, admit, upgrade, secret, users, acl, quotas, settings, verify, dump, reset_term,
+    recover, backup, restore, bench, rocketmq, export, import_, context, completion,
 )  # fmt: skip
 for _command in _COMMANDS:
     main.add_command(_command)
