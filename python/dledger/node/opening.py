@@ -141,6 +141,8 @@ def _core(
     if raft.is_removed:
         raise removal(node)
     _check_told(group, node, raft.membership)
+    if not members.settings_rule:  # a path's nodes are told their founders at each start
+        _warn_of_told(group, node, raft.membership)
     members.begin(raft.members, joins=joins)
     return raft
 
@@ -156,7 +158,11 @@ def _check_told(group: GroupConfig, node: NodeConfig, known: Membership) -> None
         return
     if node.node_id not in known.members:
         check_members(known, group.members)
-    if is_outdated(known, group.members):
+
+
+def _warn_of_told(group: GroupConfig, node: NodeConfig, known: Membership) -> None:
+    """Of a list that is not today's."""
+    if not node.joins and known.founded and is_outdated(known, group.members):
         logger.warning(
             "%s was told that the members are %s, which the group once had (--peers); the list in "
             "its log counts: %s. Tell it these at its next start",

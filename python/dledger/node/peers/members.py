@@ -30,7 +30,8 @@ class GroupMembers:
         """The settings' list is no founding's: it only says whom to ask."""
         self._founders = group.members
         self._settings = addresses
-        self._settings_rule = isinstance(addresses, RulingAddresses)
+        self.settings_rule = isinstance(addresses, RulingAddresses)
+        """A path's group: its own file has its addresses."""
         self._listed: dict[NodeId, Member] = {}
         self._leaving: dict[NodeId, tuple[str, ...]] = {}
         """Where those are that were removed and may not know it."""
@@ -92,5 +93,5 @@ class GroupMembers:
         known = [join_address(listed.host, listed.port)] if listed is not None else []
         if node in given:
             # one list alone: at the other's address the original of a copied directory may listen
-            known = [given[node]] if self._settings_rule else [*known, given[node]]
+            known = [given[node]] if self.settings_rule else [*known, given[node]]
         return tuple(dict.fromkeys(known))
