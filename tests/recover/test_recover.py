@@ -69,13 +69,17 @@ def test_old_members_that_come_back_are_of_another_group(disaster: Disaster) -> 
     fill(client, 1)
     for node in disaster.others:
         disaster.start(node)
-    with Client(disaster.addresses[disaster.others[0]]) as old:
-        old.append("plain", [b"old"], partition=0)
-        assert old.lineage().group_id == disaster.old_id
     server = disaster.group._servers[disaster.left]
     name = disaster.others[0]
-    client.add_member(name, disaster.addresses[name])
-    until(lambda: name in server.raft.strangers)
+    with Client(disaster.addresses[name]) as old:
+        old.append("plain", [b"old"], partition=0)
+        assert old.lineage().group_id == disaster.old_id
+        with pytest.raises(ConfigError, match="is of another group"):
+            client.add_member(name, disaster.addresses[name])
+        disaster.group.kill(name)
+        client.add_member(name, disaster.addresses[name])
+        disaster.start(name)
+        old.append("plain", [b"older"], partition=0)
     place = disaster.addresses[disaster.left]
     with Client(place, request_timeout_ms=500) as hasty, pytest.raises(DLedgerError):
         hasty.promote_member(name)

@@ -45,6 +45,12 @@ class MemberPlaces(NodePart):
         assert greeting.welcome is not None
         if text := self._gate.other_version(greeting.welcome):
             raise NotPossible(f"{place}: {text}")
+        theirs, own = greeting.welcome.group_id, self._raft.membership.group_id
+        if theirs and own and theirs != own:
+            raise NotPossible(
+                f"{node} at {place} is of another group, {theirs}, and this one is {own}: start it "
+                "on an empty directory"
+            )
         if is_new:
             if status.get("disk_level") == "FULL":
                 raise NotPossible(f"{place}: the disk of {node} is full: make room there first")
