@@ -10,7 +10,7 @@ import pytest
 from dledger.catalog.versions import SINCE
 from dledger.errors import ConfigError
 from dledger.node.node import NodeServer
-from dledger.protocol.messages.catalog_commands import ChangeMembers
+from dledger.protocol.messages.catalog_commands import AlterSettings, ChangeMembers
 from dledger.protocol.messages.client import TransferRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.member_requests import AlterMemberRequest, MemberAction
@@ -215,3 +215,15 @@ async def test_a_list_that_the_group_never_had_is_refused(group: Any) -> None:
     await newcomer.start(other)  # with joins the list only says whom to ask
     await group.stop("n3")
     await newcomer.start(tuple(map(NodeId, ("n0", "n1", "n2", "n3"))), joins=False)
+
+
+@pytest.mark.group(heartbeat_ms=100, election_ms=500)
+async def test_a_member_of_which_no_file_tells_may_be_preferred(
+    group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SINCE, AlterSettings, 0)
+    await grown(group)
+    client = await group.client()
+    answer = await client.execute(AlterSettings(values={"preferred_leaders": "n3"}))
+    assert answer.code is Code.SUCCESS, answer
+    await group.until(lambda: group.follow("n3"))

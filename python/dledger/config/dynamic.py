@@ -4,7 +4,7 @@ are texts, as ``--set`` and the log have them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypeVar
 
@@ -169,14 +169,16 @@ def texts_of(config: GroupConfig | NodeConfig) -> dict[str, str]:
 
 
 def with_texts(config: C, texts: Mapping[str, str]) -> C:
-    """A config with those of the dynamic settings that it has. Preferred leaders that are no
-    members are left out: membership may change later."""
+    """A config with those of the dynamic settings that it has."""
     names = {one.name for one in fields(config)} & DYNAMIC.keys()
     values = {name: _value_of(name, text) for name, text in texts.items() if name in names}
-    if isinstance(config, GroupConfig) and "preferred_leaders" in values:
-        values["preferred_leaders"] = _of(values["preferred_leaders"], config.members)
     return replace(config, **values)
 
 
-def _of(nodes: tuple[NodeId, ...], members: Collection[NodeId]) -> tuple[NodeId, ...]:
-    return tuple(node for node in nodes if node in members)
+def check_preferred(config: GroupConfig) -> None:
+    """Raises `ConfigError` where a file prefers a leader that is none of its members. What the
+    group keeps goes by its own list, which may have others."""
+    if not set(config.preferred_leaders) <= set(config.members):
+        raise ConfigError(
+            f"preferred leaders {config.preferred_leaders} are not all members {config.members}"
+        )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from dledger.config.dynamic import check_preferred
 from dledger.config.names import nearest
 from dledger.config.peers import format_peers, parse_peers
 from dledger.config.sections import VARIABLES, Setting, all_settings
@@ -174,7 +175,10 @@ class Layers:
 
     def _made(self, config: type[T], values: dict[str, Any]) -> T | None:
         try:
-            return config(**values)
+            made = config(**values)
+            if isinstance(made, GroupConfig):
+                check_preferred(made)
+            return made
         except ConfigError as error:
             self.errors.append(str(error))
             return None

@@ -90,10 +90,6 @@ class GroupConfig:
             check_name("node id", member)
         if not self.members or len(set(self.members)) != len(self.members):
             raise ConfigError(f"members must be different nodes, at least one: {self.members}")
-        if not set(self.preferred_leaders) <= set(self.members):
-            raise ConfigError(
-                f"preferred leaders {self.preferred_leaders} are not all members {self.members}"
-            )
         if not 0 < 3 * self.heartbeat_ms <= self.election_ms:
             raise ConfigError(
                 f"election_ms {self.election_ms} is under three times heartbeat_ms "

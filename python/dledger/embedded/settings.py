@@ -15,6 +15,7 @@ from dledger.config import (
     nearest,
     tls_files,
 )
+from dledger.config.dynamic import check_preferred
 from dledger.embedded.groupfile import GroupFile
 from dledger.errors import ConfigError, UnknownOption
 from dledger.net.connections.tls import client_context
@@ -142,7 +143,9 @@ def group_config(group: str, members: tuple[NodeId, ...], settings: dict[str, An
     chosen = {**EMBEDDED_DEFAULTS, **settings, "group": group, "members": members}
     if "preferred_leaders" in chosen:
         chosen["preferred_leaders"] = tuple(chosen["preferred_leaders"])
-    return _config(GroupConfig, chosen)
+    made = _config(GroupConfig, chosen)
+    check_preferred(made)
+    return made
 
 
 def node_config(

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from dledger import forks
 from dledger.client import Client
 from dledger.config import GroupConfig, NodeConfig, from_settings, nearest
+from dledger.config.dynamic import check_preferred
 from dledger.embedded.group import NodeInfo
 from dledger.embedded.ports import free_ports
 from dledger.embedded.settings import check_replicas
@@ -82,6 +83,7 @@ class InProcessGroup:
         }
         members = tuple(NodeId(f"n{number}") for number in range(replicas))
         self._config = from_settings(GroupConfig, {**chosen, "members": members})
+        check_preferred(self._config)
         self._node_settings = of_node
         self.directory = None if directory is None else Path(directory).absolute()
         self._disk = VolatileDisk() if directory is None else None

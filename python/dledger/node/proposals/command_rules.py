@@ -27,7 +27,7 @@ def refused_command(
         lost = context.peers.shut_out()
         return CommandResult(Code.ILLEGAL_MEMBER_STATE, lost) if lost else None
     if isinstance(command, AlterSettings) and (
-        wrong := wrong_change(command, members=context.current.own_group.members)
+        wrong := wrong_change(command, members=context.members.ids)
     ):
         return CommandResult(Code.MALFORMED, wrong)
     return None
