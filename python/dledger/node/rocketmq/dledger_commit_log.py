@@ -24,7 +24,7 @@ dispatches what is committed.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from dledger.net import Connection
 from dledger.node.application import Application, Handler, refusing
@@ -34,7 +34,12 @@ from dledger.node.proposals.proposal_queue import ProposalQueue
 from dledger.node.rocketmq.gets import ANSWERS, Gets
 from dledger.node.rocketmq.puts import Puts
 from dledger.node.rocketmq.reput_service import NodeReputService
-from dledger.protocol.messages.catalog_commands import AddAcls, RemoveAcls
+from dledger.protocol.messages.catalog_commands import (
+    AddAcls,
+    AlterSettings,
+    RemoveAcls,
+    UpgradeGroup,
+)
 from dledger.protocol.messages.client import (
     AppendRequest,
     AppendResponse,
@@ -45,6 +50,9 @@ from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.rocketmq import PutMessageRequest
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.types import Index
+
+OF_ANY_GROUP: Final = (AddAcls, RemoveAcls, UpgradeGroup, AlterSettings)
+"""Commands that have nothing to do with topics."""
 
 
 class DLedgerCommitLog(Application):
@@ -82,8 +90,7 @@ class DLedgerCommitLog(Application):
         request: ExecuteRequest,
         payload: memoryview,
     ) -> None:
-        """Of all commands, those that have nothing to do with topics."""
-        if isinstance(request.command, AddAcls | RemoveAcls):
+        if isinstance(request.command, OF_ANY_GROUP):
             self._proposals.execute(connection, request_id, request)
         else:
             refuse(connection, request_id, request, payload)
