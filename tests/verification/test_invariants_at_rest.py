@@ -13,7 +13,7 @@ from watching import breaks
 from dledger.errors import CorruptEntry
 from dledger.protocol.messages.entry import LogEnd, stamp
 from dledger.storage.log.walker import blank
-from dledger.types import Index
+from dledger.types import Index, NodeId
 from verification.invariants.retention import Retention
 from verification.invariants.view import Memory, WatchedNode
 from verification.sim.scene import KIB, Scene
@@ -230,9 +230,21 @@ def test_i15_retention_before_its_time_is_found_unless_clocks_are_wrong(old: Alo
     old.watch.retained(old.view, 5)
 
 
+def another_member(old: Alone) -> Memory:
+    """The watch's memory of one that is down."""
+    old.view.machine.peers = (NodeId("n1"),)
+    memory = old.watch.memories["n1"] = Memory()
+    return memory
+
+
+def test_i15_retention_does_not_wait_for_one_that_was_removed(old: Alone) -> None:
+    another_member(old).durable = Index(3)
+    old.view.machine.peers = ()
+    old.watch.retained(old.view, 5)
+
+
 def test_i15_retention_over_what_a_member_does_not_have_is_found(old: Alone) -> None:
-    behind = old.watch.memories["n1"] = Memory()
-    behind.durable = Index(3)
+    another_member(old).durable = Index(3)
     old.watch.retained(old.view, 4)
     old.now_ms = 5999
     breaks("I15", old.watch.retained, old.view, 5)
@@ -240,8 +252,7 @@ def test_i15_retention_over_what_a_member_does_not_have_is_found(old: Alone) -> 
 
 @pytest.mark.parametrize("why", ["time", "bytes", "disk"])
 def test_i15_retention_need_not_wait_for_a_member_for_ever(old: Alone, why: str) -> None:
-    behind = old.watch.memories["n1"] = Memory()
-    behind.durable = Index(3)
+    another_member(old).durable = Index(3)
     if why == "time":
         old.now_ms = 6000
     elif why == "bytes":
@@ -257,7 +268,7 @@ def test_i15_a_follower_may_take_what_its_leader_took(old: Alone) -> None:
 
 
 def test_i15_retention_need_not_wait_for_a_member_that_lost_its_disk(old: Alone) -> None:
-    old.watch.memories["n1"] = Memory()
+    another_member(old)
     old.watch.exchanged("n1", Memory())
     old.watch.retained(old.view, 5)
 
