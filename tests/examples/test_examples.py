@@ -42,7 +42,7 @@ SHOWS = {
 }
 
 
-def run_example(*arguments: str, timeout_s: float = 900) -> str:
+def run_example(*arguments: str, timeout_s: float = 3600) -> str:
     """Run a script of examples/ from the top of the checkout and return what it prints."""
     done = subprocess.run(
         [sys.executable, *arguments],
