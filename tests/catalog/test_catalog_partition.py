@@ -14,7 +14,8 @@ from dledger.catalog.topics.partition import MIN_RUN, Partition
 from dledger.catalog.topics.table import MemoryTables
 from dledger.errors import OffsetOutOfRange
 from dledger.protocol.messages.entry import HEADER_SIZE
-from dledger.protocol.messages.fetched import RUN_ROW
+from dledger.protocol.messages.fetched import FETCHED_ROW, MOST_ROWS, RUN_ROW
+from dledger.protocol.wire import FrameLimits
 
 
 @dataclass
@@ -120,6 +121,20 @@ def test_run_has_entries_that_lie_one_behind_the_other(rows: Any, data: st.DataO
         assert found is not None
         assert found[1:] == (first, stop - 1, places[first][0], size, places[stop - 1][1])
         assert [row[1] for row in RUN_ROW.iter_unpack(found.rows)] == list(range(first, stop))
+
+
+@pytest.mark.parametrize("waited", [0, 1])
+def test_answer_has_no_more_batches_than_a_header_has_room_for(waited: int) -> None:
+    partition = Partition(MemoryTables(), "t", topic_id=1, number=0)
+    for index in range(MOST_ROWS + MIN_RUN):
+        partition.append(index, 100 * index, 100 - HEADER_SIZE, 0, 1, 0, index + waited)
+    end = MOST_ROWS + MIN_RUN
+    found = partition.find(0, end, 1 << 30)
+    assert (len(found), found[-1].base_offset) == (MOST_ROWS, MOST_ROWS - 1)
+    run = partition.find_run(0, end, 1 << 30)
+    assert waited or (run is not None and len(run.rows) == MOST_ROWS * RUN_ROW.size)
+    for size in (MOST_ROWS * RUN_ROW.size, MOST_ROWS * FETCHED_ROW.size):
+        assert size < FrameLimits().header_bytes * 9 // 10
 
 
 def test_partition_with_transactions_has_no_runs() -> None:

@@ -16,6 +16,7 @@ from dledger.checksum import crc32
 from dledger.errors import CorruptStore, OffsetOutOfRange
 from dledger.protocol.messages.entry import HEADER_SIZE
 from dledger.protocol.messages.entry_runs import EntryRun
+from dledger.protocol.messages.fetched import MOST_ROWS
 
 RAW: Final = -1
 """In place of the newest version of schemas, for a topic of Kafka-shaped records."""
@@ -218,9 +219,8 @@ class Partition:
         if self._entries_before(row + MIN_RUN) > room:
             return None
         stop = bisect_right(range(self.rows + 1), room, lo=row, key=self._entries_before) - 1
-        stop = self._first_above(BASE, end_offset - 1, row, stop)
-        # Rows have their entries in the order of the log, so that these are neighbours as long as
-        # each begins where the one before ends.
+        stop = self._first_above(BASE, end_offset - 1, row, min(stop, row + MOST_ROWS))
+        # in the order of the log, so neighbours as long as each begins where the one before ends
         stop = bisect_right(range(stop), others, lo=row, key=self._others_before)
         if stop - row < MIN_RUN:
             return None
@@ -263,7 +263,7 @@ class Partition:
             # both grow from row to row
             below = bisect_left(rows, end_offset, key=_base_of)
             fit = bisect_right(rows, limit, key=_bytes_behind)
-            stop = min(below, max(fit, 0 if found else 1))
+            stop = min(below, max(fit, 0 if found else 1), MOST_ROWS - len(found))
             found += [
                 BatchRef(base, end - base, index, pos, size, crc)
                 for (base, index, pos, _, _, _, size, crc), end in zip(

@@ -82,6 +82,8 @@ class FetchedBatches(Collection[FetchedBatch]):
 
 RUN_ROW: Final = struct.Struct("<qqqqqqII")
 """Base offset, index, pos, two numbers of the node's own, sizes of the rows before, size, CRC."""
+MOST_ROWS: Final = 16 << 10
+"""Of one answer: the header of a frame, of 1 MiB at most, has them."""
 
 
 @slots_dataclass()
