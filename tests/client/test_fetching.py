@@ -9,7 +9,9 @@ import pytest
 from dledger.checksum import crc32
 from dledger.client.protocol.reading.fetched import LARGE_BYTES
 from dledger.client.protocol.reading.fetching import Fetcher
-from dledger.errors import CorruptEntry, ProtocolError
+from dledger.client.protocol.reading.reading import unanswered
+from dledger.errors import CorruptEntry, FrameTooLarge, ProtocolError, Unavailable
+from dledger.net.connections.blocking import Lost
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE
 from dledger.protocol.messages.fetched import RUN_ROW, FetchedBatch, FetchedRun, FetchResponse
@@ -88,6 +90,23 @@ def test_run_that_is_not_known_to_be_sound_is_asked_for_body_by_body(crc: int) -
     assert (fetcher.position, fetcher.request().takes_run) == (5, False)
     with pytest.raises(CorruptEntry):
         fetcher.take(*run_of((5, 6), crc=crc))
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [
+        (FrameTooLarge("a header"), 512),
+        (Lost("a header", sent=True, error=FrameTooLarge("a header")), 512),
+        (Lost("closed", sent=True), 1024),
+    ],
+)
+def test_answer_too_large_to_be_read_is_asked_for_in_halves(
+    error: Lost | ProtocolError, asked: int
+) -> None:
+    """Of a node from before an answer had a bound in batches."""
+    fetcher = Fetcher(1, 0, 0, None, 1024, "read 't'")
+    assert isinstance(unanswered(fetcher, "a:1", error), Unavailable)
+    assert fetcher.request().max_bytes == asked
 
 
 def test_run_whose_rows_are_not_those_of_its_entries_is_refused() -> None:

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.protocol.client_state import ATTEMPT_MS, ClientState
 from dledger.client.protocol.reading.fetching import WAIT_MS, Fetcher
-from dledger.client.protocol.reading.reading import Replicas, find_nodes, preferred_address, take
-from dledger.errors import DLedgerError, ProtocolError, Unavailable
+from dledger.client.protocol.reading.reading import (
+    Replicas,
+    find_nodes,
+    preferred_address,
+    take,
+    unanswered,
+)
+from dledger.errors import DLedgerError, ProtocolError
 from dledger.net.connections.blocking import Lost
 from dledger.protocol.messages.fetched import FetchResponse
 
@@ -49,5 +55,5 @@ async def _fetch_some(transport: AsyncTransport, fetcher: Fetcher, address: str)
             rpc.abort()
             raise ProtocolError(f"{type(answer).__name__} where FetchResponse belongs")
     except (Lost, ProtocolError) as error:
-        raise Unavailable(f"{address}: {error}") from None
+        raise unanswered(fetcher, address, error) from None
     return take(fetcher, answer, payload)

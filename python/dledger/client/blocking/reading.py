@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from dledger.client.blocking.transport import BlockingTransport
 from dledger.client.protocol.client_state import ATTEMPT_MS
 from dledger.client.protocol.reading.fetching import WAIT_MS, Fetcher
-from dledger.client.protocol.reading.reading import Replicas, take
-from dledger.errors import DLedgerError, ProtocolError, Unavailable
+from dledger.client.protocol.reading.reading import Replicas, take, unanswered
+from dledger.errors import DLedgerError, ProtocolError
 from dledger.net.connections.blocking import BlockingConnection, Lost
 from dledger.protocol.messages.fetched import FetchResponse
 
@@ -59,7 +59,7 @@ class BlockingReader:
         try:
             answer, payload = self._receive()
         except (Lost, ProtocolError) as error:
-            raise Unavailable(f"{self._replicas.address}: {error}") from None
+            raise unanswered(self._fetcher, self._replicas.address, error) from None
         bodies = take(self._fetcher, answer, payload)
         if self._asked not in (None, self._fetcher.position):
             self._drop()  # it did not leave, or the answer before it was not sound

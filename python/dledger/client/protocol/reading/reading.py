@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from dledger.client.protocol.client_state import ClientState, Operation, Request
 from dledger.client.protocol.reading.fetching import Fetcher, elsewhere
 from dledger.client.protocol.routing import CallPolicy
-from dledger.errors import DLedgerError, OffsetOutOfRange, Unavailable
+from dledger.errors import DLedgerError, FrameTooLarge, OffsetOutOfRange, ProtocolError, Unavailable
 from dledger.net.address import split_address
+from dledger.net.connections.blocking import Lost
 from dledger.protocol.messages.client import MetadataRequest, TopicInfo
 from dledger.protocol.messages.fetched import FetchResponse
 from dledger.records.columns.types import Columns
@@ -97,6 +98,15 @@ def reader(
         return Fetcher(topic, partition, start, end, max_bytes, what, damage=damage)
     what, seen = f"read {topic.name!r} partition {partition}", core.ends.reading(topic, partition)
     return Fetcher(topic.topic_id, partition, start, end, max_bytes, what, seen, damage)
+
+
+def unanswered(fetcher: Fetcher, address: str, error: Lost | ProtocolError) -> Unavailable:
+    """The error for a question without an answer that can be read. An answer of more batches than
+    its header may name, as a node from before `MOST_ROWS` gives, is asked for in halves."""
+    cause = error.error if isinstance(error, Lost) else error
+    if isinstance(cause, FrameTooLarge):
+        fetcher.max_bytes = max(1, fetcher.max_bytes // 2)
+    return Unavailable(f"{address}: {error}")
 
 
 def take(fetcher: Fetcher, answer: FetchResponse, payload: memoryview) -> FetchedBodies:
