@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dledger.cli.group.catching_up import CatchingUp, lack_of
 from dledger.cli.group.replacing import Replacement, ReplaceStep, next_step
+from dledger.client.catching_up import CatchingUp, lack_of
 from dledger.errors import ConfigError, Unavailable
 from dledger.node.handlers.altered_members import Members, altered
 from dledger.protocol.messages.member_requests import AlterMemberRequest, MemberAction

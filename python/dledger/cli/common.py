@@ -199,6 +199,11 @@ def confirm(yes: bool, question: str, unasked: str) -> None:
         click.confirm(question, abort=True)
 
 
+def tell_progress(line: str) -> None:
+    """Beside what the command prints for others to read."""
+    click.echo(line, err=True)
+
+
 def print_json(value: Any) -> None:
     """One JSON document, indented."""
     click.echo(json.dumps(value, indent=2, default=str))

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from dledger.catalog.versions import SINCE
 from dledger.client import Client
+from dledger.client.catching_up import wait_until_near
 from dledger.embedded.groupfile import GroupFile
 from dledger.embedded.settings import TLS_SETTINGS
 from dledger.errors import ConfigError, DLedgerError, Unavailable
@@ -19,13 +20,9 @@ from dledger.types import NodeId
 
 VOTER: Final = "VOTER"
 OBSERVER: Final = "OBSERVER"
-NEAR: Final = 1000
-"""Entries: a learner that lacks no more is promoted at once, or the leader says why not."""
 LOOK_S: Final = 0.1
 FOUNDING_S: Final = 3.0
 """After its founding a group gets its version."""
-TELL_S: Final = 5.0
-"""Between two words about a learner that catches up."""
 Tell = Callable[[str], object]
 MakeClient = Callable[[GroupFile, float], Client]
 """A client for the group that a file names, which gives up after so many seconds."""
@@ -49,8 +46,6 @@ class MembersNow:
     leader: NodeId
     addresses: Mapping[NodeId, str]
     roles: Mapping[NodeId, str]
-    lags: Mapping[NodeId, int]
-    """How many entries each of the others lacks."""
     version: int
     """Of the group."""
 
@@ -114,29 +109,11 @@ class MemberSteps:
             self.client.add_member(node, address)
             self.tell(f"{node} at {address} is a learner, and gets the log")
         if role != VOTER:
-            self._catch_up(node)
+            wait_until_near(self.client, node, self.patience_s, self.tell)
         before_vote()
         self.client.promote_member(node)  # of a voter, too: that may not be committed yet
         if role != VOTER:
             self.tell(f"{node} is a voter")
-
-    def _catch_up(self, node: NodeId) -> None:
-        """Until a learner is near the end of the log, or gets no further: then the leader says why
-        it is not promoted."""
-        least, since_s = None, time.monotonic()
-        told_s = since_s
-        while True:
-            lag, now_s = self.now().lags.get(node), time.monotonic()
-            if lag is not None and lag <= NEAR:
-                return
-            if lag is not None and (least is None or lag < least):
-                least, since_s = lag, now_s
-            if now_s - since_s > self.patience_s:
-                return
-            if lag is not None and now_s - told_s > TELL_S:
-                told_s = now_s
-                self.tell(f"{node} lacks {lag:,} entries")
-            time.sleep(LOOK_S)
 
     def lead(self, nodes: Sequence[NodeId]) -> None:
         """Let one of these voters lead, the first that can."""
@@ -163,11 +140,9 @@ class MemberSteps:
 
 
 def _by_leader(node: NodeId, said: Mapping[str, Any], peers: Mapping[str, str]) -> MembersNow:
-    marks = said["watermarks"]
     return MembersNow(
         leader=node,
         addresses={NodeId(name): address for name, address in peers.items()},
         roles={NodeId(name): role for name, role in said["member_roles"].items()},
-        lags={NodeId(name): said["end_index"] - mark for name, mark in marks.items()},
         version=said["group_version"]["active"],
     )

@@ -15,11 +15,12 @@ from dledger.cli.common import (
     json_option,
     open_client,
     print_rows,
+    tell_progress,
     yes_option,
 )
-from dledger.cli.group.catching_up import behind, wait_until_near, wait_until_there
 from dledger.cli.group.node_states import GroupLook, State, look_at, members_now
 from dledger.cli.group.replacing import Replacement, replace_member
+from dledger.client.catching_up import behind, wait_until_near, wait_until_there
 from dledger.errors import ConfigError
 
 COLUMNS: Final = (
@@ -72,7 +73,7 @@ def promote(node: str, bootstrap: str, timeout: float) -> None:
     """Let the learner NODE vote and count, as soon as it has caught up. Gives up when it gets no
     further for --timeout."""
     with open_client(bootstrap, timeout) as client:
-        wait_until_near(client, node, timeout)
+        wait_until_near(client, node, timeout, tell_progress)
         client.promote_member(node)
     click.echo(f"{node} is a voter")
 
@@ -145,8 +146,8 @@ def readdress(node: str, address: str, bootstrap: str, timeout: float) -> None:
     there first. All nodes and clients learn the address."""
     with open_client(bootstrap, timeout) as client:
         client.readdress_member(node, address)
-        click.echo(f"{node} is at {address}", err=True)
-        wait_until_there(client, node, timeout)
+        tell_progress(f"{node} is at {address}")
+        wait_until_there(client, node, timeout, tell_progress)
     click.echo(f"{node} is at {address}, and has everything")
 
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-import click
-
-from dledger.cli.group.catching_up import CatchingUp, looks
+from dledger.cli.common import tell_progress
 from dledger.cli.group.node_states import State
+from dledger.client.catching_up import CatchingUp, looks
 from dledger.config import nearest
 from dledger.errors import ConfigError
 
@@ -108,17 +107,17 @@ def replace_member(client: Client, wanted: Replacement, patience_s: float) -> bo
             return did_any
         did_any = True
         if step is ReplaceStep.WAIT:
-            way = way or CatchingUp(new, patience_s)
+            way = way or CatchingUp(new, patience_s, tell=tell_progress)
             way.look(found)
         elif step is ReplaceStep.ADD:
             client.add_member(new, wanted.address, replaces=old)
-            click.echo(f"{new} gets the log, and does not count yet", err=True)
+            tell_progress(f"{new} gets the log, and does not count yet")
         elif step is ReplaceStep.PROMOTE:
             client.promote_member(new)
-            click.echo(f"{new} is a voter", err=True)
+            tell_progress(f"{new} is a voter")
         else:
             client.remove_member(old)
-            click.echo(f"{old} is no member", err=True)
+            tell_progress(f"{old} is no member")
     raise AssertionError("it is looked at again and again")
 
 

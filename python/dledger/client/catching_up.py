@@ -1,4 +1,4 @@
-"""How far a member is behind, while a command waits for it."""
+"""How far a member is behind, while a program that changes members waits for it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
-from dledger.cli.group.node_states import State
 from dledger.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
@@ -17,6 +14,8 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 0.2
 TELL_S: Final = 5.0
+State = dict[str, Any]
+"""A node's status."""
 Found = Mapping[str, State]
 """By node, what it says of itself."""
 
@@ -69,8 +68,8 @@ class CatchingUp:
         node: str,
         patience_s: float,
         *,
+        tell: Callable[[str], object],
         now_s: Callable[[], float] = time.monotonic,
-        tell: Callable[[str], None] = lambda text: click.echo(text, err=True),
     ) -> None:
         self._node = node
         self._patience_s = patience_s
@@ -158,9 +157,11 @@ def looks(client: Client, patience_s: float) -> Iterator[tuple[State, Found]]:
         time.sleep(LOOK_S)
 
 
-def wait_until_near(client: Client, node: str, patience_s: float) -> None:
+def wait_until_near(
+    client: Client, node: str, patience_s: float, tell: Callable[[str], object]
+) -> None:
     """Until a learner may be promoted, or the leader has a reason against that of its own."""
-    way = CatchingUp(node, patience_s)
+    way = CatchingUp(node, patience_s, tell=tell)
     for leader, found in looks(client, patience_s):
         role = leader.get("member_roles", {}).get(node)
         standing = leader.get("standings", {}).get(node)
@@ -169,9 +170,11 @@ def wait_until_near(client: Client, node: str, patience_s: float) -> None:
         way.look(found)
 
 
-def wait_until_there(client: Client, node: str, patience_s: float) -> None:
+def wait_until_there(
+    client: Client, node: str, patience_s: float, tell: Callable[[str], object]
+) -> None:
     """Until a member has what the leader had at first."""
-    way, goal = CatchingUp(node, patience_s), None
+    way, goal = CatchingUp(node, patience_s, tell=tell), None
     for leader, found in looks(client, patience_s):
         if (lack := lack_of(found, node)) is not None:
             goal = leader["end_index"] if goal is None else goal
