@@ -9,7 +9,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, cast
 
@@ -259,7 +259,8 @@ class BlockingConnection:
         wakes_at = WAKE_BYTES if wanted >= WAKE_BYTES and not self._under_tls else 1
         if wakes_at != self._wakes_at:
             self._wakes_at = wakes_at
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wakes_at)
+            with suppress(OSError):  # a system that always wakes at the first byte
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wakes_at)
 
     def _wait_at_most(self, deadline: float | None) -> None:
         timeout = 3600.0 if deadline is None else max(0.001, deadline - time.monotonic())
