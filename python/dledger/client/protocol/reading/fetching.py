@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dledger.client.protocol.reading.damage import DamagePolicy
     from dledger.client.protocol.reading.fetched import FetchedBodies
 
-FETCH_BYTES = 4 << 20
+FETCH_BYTES = 8 << 20
 """Stored bytes of one answer, unless the caller says otherwise."""
 WAIT_MS = 1000
 """How long a node holds a request for records that are not there yet."""
