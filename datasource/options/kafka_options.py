@@ -77,7 +77,7 @@ ADVICE: Final = {
         "fetch.maxWaitMs", "of a stream: how long its question for new records waits"
     ),
     "kafka.fetch.min.bytes": Advice("minOffsetsPerTrigger", "of a stream, in records"),
-    "kafka.fetch.max.bytes": Advice("", "a fetch takes some 4 MiB of whole stored batches"),
+    "kafka.fetch.max.bytes": Advice("", "a fetch takes some 8 MiB of whole stored batches"),
     "kafka.max.partition.fetch.bytes": Advice(
         "maxBytesPerPartition", "limits the stored bytes of a task"
     ),

@@ -8,6 +8,7 @@ import gc
 import itertools
 import logging
 import socket
+import weakref
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -348,6 +349,35 @@ async def test_unfinished_requests_stay_in_budget_and_delay_no_small_one(
         sock.close()
     await node.until(lambda: len(node.closed) == 30)
     assert (inflow.used, inflow.kept_waiting) == (0, {})
+
+
+async def test_connections_take_of_the_budget_and_leave_a_quarter(node: Node) -> None:
+    address = await node.open(max_bytes=64 << 10)
+    inflow = node.listener.inflow
+    with contextlib.ExitStack() as crowd:
+        for count, left in ((0, 64), (1, 56), (2, 48), (6, 16), (9, 16)):
+            for _ in range(count - len(node.opened)):
+                crowd.enter_context(dial(address))
+            await node.until(lambda count=count: len(node.opened) == count)  # type: ignore[misc]
+            assert inflow.limit == left << 10
+
+
+@pytest.mark.parametrize("last", [b"", b"no frame at all, but as long as one"])
+async def test_an_ended_connection_waits_for_no_collection(node: Node, last: bytes) -> None:
+    """A crowd that comes and goes would else leave thousands of them."""
+    address = await node.open()
+    gc.collect()
+    gc.disable()
+    try:
+        with dial(address) as sock:
+            sock.sendall(b"".join(encode(HelloRequest(), 1)) + last)
+            await node.until(lambda: bool(node.frames or node.closed))
+        await node.until(lambda: len(node.closed) == 1)
+        ended = weakref.ref(node.opened.pop())
+        await asyncio.sleep(0)
+        assert ended() is None
+    finally:
+        gc.enable()
 
 
 async def test_ended_connection_holds_no_memory_while_still_referenced(

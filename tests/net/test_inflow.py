@@ -58,9 +58,10 @@ class Bench:
     def __init__(self, limit: int = 10 * MIB) -> None:
         self.now = 0.0
         self.others = 0
+        self.apart = 0
         self.accounts = Accounts()
         self.inflow = Inflow(
-            limit,
+            lambda: limit - self.apart,
             lambda: self.others,
             stall_s=30,
             pressed_s=2,
@@ -102,6 +103,16 @@ async def test_frames_get_their_room_in_the_order_in_which_they_came(bench: Benc
     await senders[4].has_room.wait()
     assert all(sender.taken for sender in senders)
     assert bench.inflow.used <= 8 * MIB + 100
+
+
+async def test_frames_have_the_room_that_connections_leave(bench: Bench) -> None:
+    bench.apart = 6 * MIB
+    first, second = bench.sender(), bench.sender()
+    assert [first.begin(3 * MIB), second.begin(3 * MIB)] == [True, False]
+    assert bench.inflow.presses(second), "beginnings have half of what is left"
+    bench.apart = 0
+    bench.sweep_at(1)
+    await second.has_room.wait()
 
 
 async def test_a_frame_over_the_budget_is_taken_alone(bench: Bench) -> None:

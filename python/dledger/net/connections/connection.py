@@ -122,6 +122,8 @@ class Connection(Incoming, asyncio.BufferedProtocol):
         self.resume_writing()
         if not self._closed.done():
             self._closed.set_result(None)
+        if self._error is not None:  # its frames refer to this connection
+            self._error.__traceback__ = None
         self._handlers.on_close(self, self._error or exc)
 
     # the owner's side

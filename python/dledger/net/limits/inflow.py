@@ -64,7 +64,7 @@ class Inflow:
     """The budget of one listener.
 
     Args:
-        limit: bytes.
+        limit: bytes, as many as there are for frames and requests now.
         others: bytes that count beside these: whole requests that wait for their answers.
         stall_s: in which a frame under way must have come on by `LEAST_BYTES_PER_S`.
         pressed_s: the same while a frame waits for room.
@@ -74,7 +74,7 @@ class Inflow:
 
     def __init__(
         self,
-        limit: int,
+        limit: Callable[[], int],
         others: Callable[[], int],
         *,
         stall_s: float,
@@ -83,7 +83,7 @@ class Inflow:
         now_s: Callable[[], float] | None = None,
     ) -> None:
         self.used = 0
-        self.limit = limit
+        self._limit = limit
         self._is_pressed = False
         self._others = others
         self._accounts = accounts
@@ -99,6 +99,11 @@ class Inflow:
         self._order: ByAccount[Sender] = ByAccount()
         """Those in the order of their accounts' turns."""
         self._relief: asyncio.Handle | None = None
+
+    @property
+    def limit(self) -> int:
+        """Bytes that there are for frames and requests now."""
+        return self._limit()
 
     def presses(self, sender: Sender) -> bool:
         """Whether this connection is to read little at a time (`PRESSED_READ_BYTES`)."""

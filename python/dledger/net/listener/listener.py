@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from dledger.errors import ConfigError, PortInUse
 from dledger.net.connections.connection import Connection, SharedByPort, log
@@ -21,6 +22,10 @@ from dledger.net.limits.patience import Patience
 from dledger.net.limits.rare_warnings import Seldom
 from dledger.net.listener.tls_door import Arrival, Door
 from dledger.protocol.wire import FrameLimits
+
+CONNECTION_BYTES: Final = 8 << 10
+"""What an open connection counts as: the 3 KiB that it takes, and room for the beginning of a
+frame."""
 
 
 class Listener:
@@ -55,7 +60,7 @@ class Listener:
         accounts = accounts or Accounts()
         self.places = Places(patience)
         self.inflow = Inflow(
-            patience.max_bytes,
+            self._left_by_connections,
             held,
             stall_s=patience.stall_s,
             pressed_s=patience.pressed_s,
@@ -68,6 +73,10 @@ class Listener:
         self._door: Door | None = None
         """Under TLS."""
         self._timer: asyncio.TimerHandle | None = None
+
+    def _left_by_connections(self) -> int:
+        most = self._patience.max_bytes  # a quarter is left, so that requests go on in any crowd
+        return max(most - len(self.connections) * CONNECTION_BYTES, most // 4)
 
     async def open(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         """Listen on that port; 0: any free one, see ``port``.

@@ -213,8 +213,8 @@ class FrameReader:
         return None if self.large is None else self.large[self._filled :]
 
     def forget(self) -> None:
-        """Let go of the held bytes: the stream has ended."""
-        self.rest, self.large, self.begun = b"", None, None
+        """Let go of the held bytes, and of who is asked for room: the stream has ended."""
+        self.rest, self.large, self.begun, self._admits = b"", None, None, None
         self.refused = self.has_more = False
 
     def received(self, size: int) -> Frame | None:
