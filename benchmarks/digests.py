@@ -92,7 +92,7 @@ def digests(report: Report, directory: Path, repetitions: int, *, quick: bool) -
             RECORDS: rows_frame(session, rows),
             TYPED: session.range(0, rows, 1, 4).selectExpr(*FLAT_COLUMNS),
         }
-        for number in range(-1, pairs):  # the first one warms up
+        for number in range(0 if quick else -1, pairs):  # the first one warms up
             for kind, frame in frames.items():
                 spent = pair(directory, session, frame, rows, digested_first=number % 2 == 0)
                 if number >= 0:

@@ -75,7 +75,7 @@ def frames(report: Report, directory: Path, repetitions: int, *, quick: bool) ->
             "": lambda: client.scan(TOPIC, columns=names),
             FLIGHT: lambda: server.do_get(TICKET).to_reader(),
         }
-        for repetition in range(-1, repetitions):  # the first one warms up
+        for repetition in range(0 if quick else -1, repetitions):  # the first one warms up
             into = report if repetition >= 0 else Report({})
             machine.measure(into, directory, quick=quick)
             for library, take in LIBRARIES.items():

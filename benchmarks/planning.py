@@ -34,7 +34,7 @@ TRANSACTION: Final = "a transaction with a record for each"
 def planning(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
     """The reader by itself, then inside a query."""
     with group(directory, 3) as running, Client(running.bootstrap_servers) as client:
-        names = [f"topic-{number:02}" for number in range(TOPICS)]
+        names = [f"topic-{number:02}" for number in range(2 if quick else TOPICS)]
         for name in names:
             client.create_topic(name, PARTITIONS)
         feed = feeder(client, names)
@@ -43,7 +43,7 @@ def planning(report: Report, directory: Path, repetitions: int, *, quick: bool) 
             for took, kib in alone(running, feed, 1 if quick else max(repetitions, 10), **options):
                 report.add(PLANNING, name, "ms", took)
                 report.add(PLANNING, KIB, "KiB", kib)
-        wide(report, running, client, 1 if quick else repetitions)
+        wide(report, running, client, 1 if quick else repetitions, 100 if quick else MANY)
         batches = in_spark(running, directory, feed, 1 if quick else 2)
         steps = ("latestOffset", "getBatch", "queryPlanning")
         report.add(
@@ -55,10 +55,12 @@ def planning(report: Report, directory: Path, repetitions: int, *, quick: bool) 
         report.add(PLANNING, IN_ALL, "ms", *(batch["triggerExecution"] for batch in batches))
 
 
-def wide(report: Report, running: EmbeddedGroup, client: Client, repetitions: int) -> None:
+def wide(
+    report: Report, running: EmbeddedGroup, client: Client, repetitions: int, partitions: int
+) -> None:
     """Very many partitions of one topic."""
-    client.create_topic("wide", MANY)
-    feed = feeder(client, ["wide"], MANY)
+    client.create_topic("wide", partitions)
+    feed = feeder(client, ["wide"], partitions)
 
     def timed() -> None:
         begin = time.perf_counter()

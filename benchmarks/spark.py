@@ -108,7 +108,7 @@ def spark(report: Report, directory: Path, repetitions: int, *, quick: bool) -> 
         for replicas, running in groups.items():
             clients[replicas].create_topic("data")
             write_to(rows_frame(session, read_rows), running, "data")
-        for repetition in range(-1, repetitions):  # the first one warms up
+        for repetition in range(0 if quick else -1, repetitions):  # the first one warms up
             into = report if repetition >= 0 else Report({})
             measure_reads(into, session, groups, read_rows)
             measure_writes(into, session, groups, clients, write_rows)

@@ -55,7 +55,7 @@ def spark_floors(report: Report, directory: Path, repetitions: int, *, quick: bo
         ways[WRITE + BARE] = _writer(frame, bare.port)
         ways[WRITE + LOG] = write
         nodes = {BARE: bare.pids, LOG: [node.pid for node in running.nodes.values()]}
-        for repetition in range(-1, repetitions):  # the first one warms up
+        for repetition in range(0 if quick else -1, repetitions):  # the first one warms up
             into = report if repetition >= 0 else Report({})
             for case, way in ways.items():
                 pids = next((pids for end, pids in nodes.items() if case.endswith(end)), [])

@@ -48,7 +48,7 @@ def typed(report: Report, directory: Path, repetitions: int, *, quick: bool) -> 
                 topic = f"{name}-{what.partition(',')[0]}"
                 took = seconds(lambda given=given, topic=topic: make(given, running, topic))
                 report.add(WRITE + kind, what, "rows/s", rows / took)
-            for repetition in range(-1, repetitions):  # the first one warms up
+            for repetition in range(0 if quick else -1, repetitions):  # the first one warms up
                 into = report if repetition >= 0 else Report({})
                 measure(into, session, running, name, kind, frame, rows)
 
