@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
+import os
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
@@ -21,6 +22,12 @@ from verification.disk import coverage
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 _numbers = itertools.count(1)
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Spark's JVMs live for seconds in a test: what its second compiler costs never comes back."""
+
+
+def pytest_configure() -> None:
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
