@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dledger.client.protocol.outcome import VERDICTS, AnswerOutcome, answer_outcome, error_for
@@ -49,6 +51,25 @@ def routes(leader: str = "n0") -> Routes:
 
 def call(known: Routes, terms: CallPolicy = WRITE) -> Call:
     return Call(known, terms, patience=RetryTimes(1000, 20, 250), now_ms=0, dice=lambda: 0.5)
+
+
+def test_leader_that_moved_is_asked_where_it_answers() -> None:
+    """It says of itself that it is where the log has it: without this nobody could tell the group
+    where it is, since that is a request to the leader."""
+    known = Routes(["a:1", "moved:1"])
+    one = call(known)
+    assert one.step(0) == Probe("moved:1")
+    here = replace(metadata("n0"), node_id=NodeId("n0"))
+    one.learned("moved:1", here)
+    assert one.step(0) == Ask("a:1"), "the address in the log is tried first"
+    one.unreachable("a:1", "refused")
+    while (step := one.step(0)) != Probe("moved:1"):
+        if isinstance(step, Probe):
+            one.unreachable(step.address, "refused")
+    one.learned("moved:1", here)
+    assert one.step(0) == Ask("moved:1")
+    assert one.answered("moved:1", Code.SUCCESS, "", "", 0)
+    assert call(known).step(0) == Ask("moved:1")
 
 
 def test_call_that_knows_nobody_probes_then_asks_the_leader() -> None:

@@ -216,6 +216,10 @@ class Call:
         if leader is None:
             self._reasons[address] = "knows no leader"
             self._wait_next = True
+        elif leader in self._reasons and answer.node_id == answer.leader_id:
+            # it has moved, and no member can say so yet: a request to it has to be the first
+            self._routes.leader = address
+            self._wait_next = address in self._reasons
         elif leader in self._reasons:  # tried in vain already: give it, or the election, time
             self._wait_next = True
 
