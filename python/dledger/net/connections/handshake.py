@@ -204,7 +204,8 @@ def other_group(own: HelloRequest, theirs: HelloRequest | HelloResponse) -> str:
     """Why two programs that give one group's name are not of one group; empty when they may be. A
     list of members is compared where both sides are members. A part that either side does not know
     is no contradiction. A copy of a group is another one for a client of it, which knows offsets:
-    they mean nothing there behind the entry up to which both share the log."""
+    they mean nothing there behind the entry up to which both share the log. For nodes it is another
+    one as well: no vote and no entry of the one may count in the other."""
     if (
         own.members
         and theirs.members
@@ -233,6 +234,12 @@ def other_group(own: HelloRequest, theirs: HelloRequest | HelloResponse) -> str:
             f"{theirs.group_id}, and {own.node_id or 'this program'} to the group {own.group_id}: "
             f"both are called {own.group or theirs.group!r}, but they were founded apart. Is an "
             "address or a directory wrong?"
+        )
+    if own.node_id and theirs.node_id:
+        return (
+            f"{theirs.node_id} belongs to the group {theirs.group_id}, and {own.node_id} to the "
+            f"group {own.group_id}: one was made from a backup or the last disk of the other, and "
+            "no node is of both. Empty the directory of the one that is to join"
         )
     return ""
 
