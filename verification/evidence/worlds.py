@@ -11,7 +11,7 @@ ABSENT: Final[dict[str, tuple[str, ...]]] = {
         "Spark, and the files that a RocketMQ broker reads",
         "rows of typed topics: their schemas change there, and no value of a column is checked",
         "a program that speaks the protocol well and means harm",
-        "members that move to another address; nodes of other releases, when the version is raised",
+        "nodes of other releases, when the version is raised",
         "a client, or a member with an empty disk, that knows no group's id yet and asks the "
         "nodes of another group of "
         "this name first: it cannot tell, so those of that group refuse it there",

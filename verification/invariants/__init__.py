@@ -35,7 +35,10 @@ I17  the incarnations that count change one member at a time, by committed entri
      nodes alike; a member is expelled only when its disk was exchanged; no node takes part with
      another list of members, or takes a hello, term or entry of another group of this name. Lists
      that can decide at the same time have majorities that meet, at most one change is in flight,
-     and a leader is elected by voters of its list alone, so by none that was removed (members)
+     and a leader is elected by voters of its list alone, so by none that was removed (members). At
+     most one replacement is under way; at the end every node has each member where it is
+     (sim.moving). A group made from one disk has no entry that old members wrote without that disk
+     (sim.disaster)
 I18  a leader that looks at the clock and has not heard a quorum for an election time steps down
      (reads)
 I19  entries in memory, pending bytes, pushes and their windows within their limits (messages)

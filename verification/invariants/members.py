@@ -78,6 +78,10 @@ class Members:
         which lack a committed entry. At most one change is in flight."""
         newest = max((at for at in self._voters), default=NO_INDEX)
         committed, voters = self._voters[newest], set(view.machine.voters)
+        listed = view.machine.admission.members
+        taking = [f"{one.id} for {one.replaces}" for one in listed if one.replaces]
+        if len(taking) > 1:
+            raise Broken("I17", f"{view} has two replacements under way: {taking}")
         changes = [c for c in membership.changes if c.index > self._truth.committed_index]
         flying = [c for c in changes if c.members and view.log.has(c.position)]
         if len(flying) > 1:

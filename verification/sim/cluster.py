@@ -50,12 +50,18 @@ class World:
             Watch(plan.group_config(), lambda: self.scheduler.now_ns // MS) if watching else None
         )
         """Looks at every node after every event."""
+        self.watches = [] if self.watch is None else [self.watch]
+        """Those of all groups: one that was recovered has its own."""
         if self.watch is not None:
             self.watch.memories |= {name: Memory() for name in plan.all_names[plan.nodes :]}
             self.watch.retention.clocks_are_right = not (
                 plan.has("drift") or plan.has("wall clock jump")
             )
         self.counts = SeedCounts()
+        self.places = {str(name): (str(name), PORT) for name in plan.all_names}
+        """Host and port at which each node's next process listens."""
+        self.told_places = dict(self.places)
+        """Those that nodes are told at their start, besides their own."""
         self.story = Story(self.scheduler, kept)
         self.network = Network(self.scheduler, self.rng.fork("network"), self.counts)
         self.graveyard: list[SimLoop] = []
@@ -78,12 +84,12 @@ class World:
     @property
     def broken(self) -> Broken | None:
         """The first promise that did not hold, also where a task has swallowed it."""
-        return self._broken or (self.watch.broken if self.watch is not None else None)
+        return self._broken or next((one.broken for one in self.watches if one.broken), None)
 
     def breaks(self, invariant: str, text: str, cause: BaseException | None = None) -> None:
         """Note it, where raising it would only end a task, unless it comes of what the watch has
         seen."""
-        if self._broken is None and (self.watch is None or self.watch.broken is None):
+        if self.broken is None:
             self._broken = Broken(invariant, text)
             self._broken.__cause__ = cause
 
@@ -149,6 +155,8 @@ class Node:
                 name, self.disk, rng.fork(f"broker files {name}"), world.counts
             )
         self._on_end = on_end
+        self.watch = world.watch
+        """That of its group."""
         self.peers = tuple(plan.names)
         """Members that its processes are told."""
         self.joins = False
@@ -182,17 +190,21 @@ class Node:
         dice = world.rng.fork(f"dice {self.name} {self.lives}")
         machine = Machine(loop, dice, plan.bad_luck, lambda: world.counts.bite("bad luck"))
         members = told or self.peers
-        addresses = {member: f"{member}:{PORT}" for member in members}
+        host, port = world.places[self.name]
+        addresses = {
+            member: "{}:{}".format(*world.told_places.get(member, (member, PORT)))
+            for member in members
+        }
         server = WatchedServer(
             replace(plan.group_config(), members=members),
-            replace(plan.node_config(self.name), joins=self.joins),
+            replace(plan.node_config(self.name), joins=self.joins, host=host, port=port),
             addresses=lambda: addresses,
             disk=self.disk,
             environment=machine,
         )
         server.on_built = lambda built: self._built(built, loop)
         if self.namesake is None:
-            server.watch, server.counts = world.watch, world.counts
+            server.watch, server.counts = self.watch, world.counts
         world.story.tell(self.name, f"starts, life {self.lives}")
         loop.create_task(self._main(server, loop, told))
 
@@ -205,8 +217,8 @@ class Node:
         self.world.built(server, self.disk)
         server.parts.events.role.subscribe(self._role_changed)
         server.parts.events.fact.subscribe(partial(self._fact, loop))
-        if self.world.watch is not None:
-            loop.after_callback = self.world.watch.observer(self.name)
+        if self.watch is not None:
+            loop.after_callback = self.watch.observer(self.name)
 
     def _role_changed(self, change: RoleChange) -> None:
         if change.role is Role.LEADER:
@@ -225,7 +237,10 @@ class Node:
         answer, own = Gate.answer(gate, hello, shown), gate.known().group_id
         if answer.code is not Code.SUCCESS:
             return answer
-        if own and hello.group_id and own != hello.group_id:
+        # a client that knows an ancestor, and a node that asks as one, see the id and go
+        kin = {hello.group_id: gate.known().ancestors, own: hello.ancestors}
+        is_kin = not hello.node_id and any(group in dict(kin[group]) for group in kin)
+        if own and hello.group_id and own != hello.group_id and not is_kin:
             who = hello.node_id or "a client"
             text = f"{self.name} of group {own} takes the hello of {who} of group {hello.group_id}"
             self.world.breaks("I17", text)
@@ -303,8 +318,8 @@ class Node:
         world.network.died(self.name, loop, power)
         if power:
             self.disk.cut_power()
-        if world.watch is not None:
-            world.watch.ended(self.name)
+        if self.watch is not None:
+            self.watch.ended(self.name)
         self._on_end(self)
 
     def stop(self) -> None:

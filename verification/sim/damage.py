@@ -14,7 +14,7 @@ from typing import Final
 from verification.invariants.watch import Watch
 from verification.sim.cluster import Group, Node, World
 from verification.sim.scheduler import MS
-from verification.sim.settings import CHANGES
+from verification.sim.settings import CHANGES, MOVES
 
 LOSSES: Final = ("bit rot", "misdirected write", "empty disk", "older disk", "machine back")
 """Kinds of faults that take disks, or parts of them."""
@@ -35,6 +35,8 @@ class Damage:
         unlucky = list(group.founders)
         self._rng.shuffle(unlucky)
         self._unlucky = unlucky[: (len(unlucky) - 1) // 2]
+        self.anchor = next(node for node in group.founders if node not in self._unlucky)
+        """A founding member that stays where it is; see `verification.sim.moving`."""
         self._images: dict[str, list[dict[Path, bytes]]] = {}
         """Node -> copies of its disk, made now and then."""
         self.replaced: list[Node] = []
@@ -131,7 +133,9 @@ class Damage:
         if not plan.has(CHANGES):
             return []
         is_any_lost = self._unlucky and any(map(plan.has, LOSSES))
-        return [*self._unlucky, *self._spares] if is_any_lost else list(self._nodes)
+        if is_any_lost:
+            return [*self._unlucky, *self._spares]
+        return [one for one in self._nodes if one is not self.anchor or not plan.has(MOVES)]
 
     def victim(self) -> Node | None:
         """A node whose disk may be lost now, if there is one: a group has to begin with the disks

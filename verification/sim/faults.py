@@ -13,6 +13,7 @@ from verification.sim.cluster import Group, Node, World
 from verification.sim.damage import Damage
 from verification.sim.deposed import FAULT as DEPOSED
 from verification.sim.deposed import Deposed
+from verification.sim.moving import Moving
 from verification.sim.namesake import FAULT as NAMESAKES
 from verification.sim.namesake import Namesakes
 from verification.sim.replaced import FAULT as MACHINE_BACK
@@ -41,6 +42,7 @@ class Nemesis:
         self._replaced = Replaced(world, group, self._damage)
         self._namesakes = Namesakes(world, group, self._damage)
         self.changing = Changing(world, group, self._damage)
+        self.moving = Moving(world, group, self._damage)
         self._stepping = Stepping(world)
         self._operator: Operator | None = None
         """Admits nodes that have another disk, as often as it takes."""
@@ -99,6 +101,7 @@ class Nemesis:
         self._damage.start()
         self._stepping.start()
         self.changing.start()
+        self.moving.start()
         if self._strikes:
             self._next()
 
@@ -134,6 +137,7 @@ class Nemesis:
         self._namesakes.stop()
         self._stepping.stop()
         self.changing.stop()
+        self.moving.stop()
         network.heal_all()
         self.group.restart_ms = (1, 50)
         for node in self.group.nodes:

@@ -124,7 +124,9 @@ class Network:
         return await answer
 
     def _knock(self, attempt: Attempt) -> None:
-        loop, host = attempt.loop, attempt.host
+        loop, server = attempt.loop, self._servers.get((attempt.host, attempt.port))
+        # a member that has moved may listen at the address that was another one's
+        host = attempt.host if server is None else server.loop.name
         if attempt.is_over:
             return
         if self.is_cut(loop.name, host) or self.is_cut(host, loop.name) or self.off.get(host):

@@ -15,14 +15,16 @@ from verification.greenlets import other_threading
 from verification.invariants.broken import Broken
 from verification.invariants.ends import check_clients
 from verification.sim.cluster import Group, World
+from verification.sim.disaster import Disaster
 from verification.sim.faults import Nemesis
 from verification.sim.life import ClientLife
 from verification.sim.locks import SimThreading
 from verification.sim.loop import SimLoop
+from verification.sim.moving import check_places
 from verification.sim.outcome import SeedOutcome, Violation
 from verification.sim.rng import Rng
 from verification.sim.scheduler import MS, SECOND
-from verification.sim.settings import SeedPlan, draw_plan, in_time
+from verification.sim.settings import DISASTER, SeedPlan, draw_plan, in_time
 from verification.sim.stepping import check_settings
 from verification.sim.story import KEPT, Scribe
 from verification.sim.workload import Workload, final_reader
@@ -193,6 +195,10 @@ class _Run:
         self._read_all(life, loop)
         self._converge(patience)  # what was found damaged only now is being made again
         self._judge()
+        plan = self._plan
+        keeps_topics = not plan.is_rocketmq and not plan.consumers
+        if plan.has(DISASTER) and keeps_topics and world.watch is not None:
+            Disaster(world, self.group, self.workload, self._until).play()
 
     def _until(self, end_ns: int, done: Callable[[], bool]) -> bool:
         """Let time pass up to then, or until it is done; says whether it is."""
@@ -237,13 +243,16 @@ class _Run:
             what = "the nodes do not converge"
             if not self.nemesis.changing.is_over:
                 what = "the operator does not get the list that is wanted"
+            elif not self.nemesis.moving.is_over:
+                what = "the group does not learn where a member has moved"
             raise Broken("I24", f"{what}: {self._ends()}")
 
     def _converged(self) -> bool:
         """A leader too: the one that was may have found its catalog damaged, and make it again."""
         ends, is_led = self._ends(), any(node.is_leader for node in self.group.nodes)
         changing = self.nemesis.changing
-        is_whole = is_led and changing.is_over and len(ends) == len(changing.wanted)
+        is_settled = changing.is_over and self.nemesis.moving.is_over
+        is_whole = is_led and is_settled and len(ends) == len(changing.wanted)
         return is_whole and len({place for end in ends.values() for place in end}) == 1
 
     def _end_stages(self) -> None:
@@ -296,6 +305,7 @@ class _Run:
     def _judge(self) -> None:
         self._judge_queues()
         check_settings(self.group.servers())
+        check_places(self.group.servers(), self.world.places)
         history = self.workload.recorder.history()
         if self.world.watch is not None:
             self.world.watch.finish(history)

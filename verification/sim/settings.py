@@ -3,7 +3,7 @@ and its kinds of faults."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,8 @@ ROCKETMQ_SEEDS: Final = 120_000
 """So many seeds in a million have a group that keeps a RocketMQ commit log."""
 
 CHANGES: Final = "change of members"
+MOVES: Final = "member moves"
+DISASTER: Final = "majority gone"
 VERSION_STEP: Final = "version step"
 SETTINGS_CHANGE: Final = "change of settings"
 FAULTS: Final = (
@@ -32,21 +34,24 @@ FAULTS: Final = (
     "group power cut", "stop", "transfer", "EIO on write", "EIO on fsync", "EIO on read", "ENOSPC",
     "slow disk", "wall clock jump", "drift", "bad luck", "client crash", "bit rot",
     "misdirected write", "empty disk", "deposed leader", "machine back", "wrong list of members",
-    "two groups of one name", VERSION_STEP, SETTINGS_CHANGE, CHANGES,
+    "two groups of one name", VERSION_STEP, SETTINGS_CHANGE, CHANGES, MOVES, DISASTER,
 )  # fmt: skip
 """Kinds that a seed may have."""
-OFTEN: Final = {CHANGES: 667_000}
+OFTEN: Final = {CHANGES: 667_000, MOVES: 300_000, DISASTER: 200_000}
 """So many seeds in a million have that kind; of the others, 450,000."""
 MOST_WITH_SPARES: Final = 5
 """A larger group takes no machines besides: its seeds would take too long."""
+NEED_VERSION: Final = (CHANGES, MOVES, SETTINGS_CHANGE)
+"""Kinds that need a group version above 0."""
 UNPROMISED: Final = ("older disk",)
 """Kinds that a seed has only when asked. An older copy of a disk is found out by the leader that
 knew more of it, but when another one leads by then, no node can tell (docs/guarantees.md, P13)."""
 
 
-def addresses_of(names: Iterable[str]) -> str:
-    """The nodes' addresses as a client takes them."""
-    return ",".join(f"{name}:{PORT}" for name in names)
+def addresses_of(names: Iterable[str], places: Mapping[str, tuple[str, int]] | None = None) -> str:
+    """The nodes' addresses as a client takes them: those of the founding, unless given."""
+    known = [(places or {}).get(name, (name, PORT)) for name in names]
+    return ",".join(f"{host}:{port}" for host, port in known)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,7 +105,7 @@ class SeedPlan:
 
     def group_config(self) -> GroupConfig:
         # without these kinds a log begins with its clients' entries, as before there were versions
-        wants_version = (self.has(CHANGES) or self.has(SETTINGS_CHANGE)) and not self.is_rocketmq
+        wants_version = any(map(self.has, NEED_VERSION)) and not self.is_rocketmq
         founding = int(wants_version and not self.has(VERSION_STEP))
         settings = {"founding_version": founding, **self.group}
         return GroupConfig(group="sim", members=tuple(self.names), **settings)

@@ -22,7 +22,7 @@ from verification.sim.cluster import World
 from verification.sim.machine import Machine
 from verification.sim.rng import Rng
 from verification.sim.scheduler import MS
-from verification.sim.settings import CHANGES, SETTINGS_CHANGE, VERSION_STEP, addresses_of
+from verification.sim.settings import NEED_VERSION, SETTINGS_CHANGE, VERSION_STEP, addresses_of
 
 AGAIN_S: Final = 0.5
 PATIENCE_MS: Final = 3000
@@ -37,7 +37,7 @@ class Stepping:
         plan = world.plan
         self._rng = world.rng.fork(VERSION_STEP)
         self._alters = plan.has(SETTINGS_CHANGE)
-        is_needed = self._alters or plan.has(CHANGES)
+        is_needed = any(map(plan.has, NEED_VERSION))
         self._upgrades = plan.has(VERSION_STEP) or (plan.is_rocketmq and is_needed)
         self._active = True
         self._is_sure = True
