@@ -9,6 +9,7 @@ import pytest
 from dledger.client.protocol.outcome import VERDICTS, AnswerOutcome, answer_outcome, error_for
 from dledger.client.protocol.routing import (
     CLOSINGS,
+    LIST_MS,
     Ask,
     Call,
     CallPolicy,
@@ -113,6 +114,20 @@ def test_call_does_not_believe_who_names_a_dead_leader() -> None:
             one.unreachable(step.address, "refused")
     assert pauses == sorted(pauses)
     assert len(pauses) >= 2
+
+
+def test_members_are_asked_for_again_while_the_leader_stays() -> None:
+    """By one of the calls that are made at the time, and of the leader."""
+    known = routes("n0")
+    assert call(known).step(0) == Ask("a:1")
+    late = Call(known, WRITE, patience=RetryTimes(9000, 20, 250), now_ms=0, dice=lambda: 0.5)
+    assert late.step(LIST_MS - 1) == Ask("a:1")
+    assert late.step(LIST_MS) == Probe("a:1")
+    assert late.step(LIST_MS) == Ask("a:1")
+    late.learned("a:1", metadata("n2"))
+    assert late.step(LIST_MS) == Ask("c:1")
+    assert late.step(2 * LIST_MS - 1) == Ask("c:1")
+    assert late.step(2 * LIST_MS) == Probe("c:1")
 
 
 def test_call_tries_every_address_before_it_pauses() -> None:

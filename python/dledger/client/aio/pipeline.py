@@ -27,7 +27,7 @@ from dledger.net.connections.blocking import Lost
 from dledger.net.connections.handshake import Greeting, LoginRefused
 from dledger.net.connections.patience import ThrottlePause
 from dledger.net.connections.tls import CertificateRefused
-from dledger.protocol.messages.client import AppendResponse, MetadataRequest
+from dledger.protocol.messages.client import AppendResponse, MetadataRequest, MetadataResponse
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloResponse
 from dledger.protocol.messages.throttling import ThrottleNotice
@@ -36,6 +36,7 @@ LOOK_S: Final = 0.5
 """Time between two checks for batches whose time is over."""
 CLOSED: Final = "closed before it was answered"
 HELLO_ID: Final = 0xFFFFFFFF
+MEMBERS_ID: Final = 0xFFFFFFFE
 
 
 class Pipeline:
@@ -65,6 +66,8 @@ class Pipeline:
         self._pause_ms = 0.0
         self._wake = asyncio.Event()
         self._closing = False
+        self._tells_members = False
+        """What came is no answer to a batch."""
         self._fresh = False
         """A batch was pushed since the last check."""
         self._asleep = False
@@ -126,6 +129,7 @@ class Pipeline:
             await self._wake.wait()
             self._asleep = False
         self._fresh = False
+        self._ask_for_members()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_S):
                 await self._wake.wait()
@@ -135,6 +139,14 @@ class Pipeline:
         ):
             self._core.routes.failed(self._address)
             self._drop()
+
+    def _ask_for_members(self) -> None:
+        """Now and then, on the connection that there is; see `Routes.wants_members`."""
+        connection, now_ms = self._connection, self._core.environment.now_ms()
+        if connection is None or self._hello is not None:
+            return
+        if self._core.routes.wants_members(now_ms):
+            connection.send(MetadataRequest(), MEMBERS_ID)
 
     async def _ready(self) -> bool:
         """Whether there is a connection to the leader, a session, and nothing that has to wait."""
@@ -217,6 +229,9 @@ class Pipeline:
             self.window.answered(request_id, message.code, message.message, message.base_offset)
         elif isinstance(message, ThrottleNotice):
             self._pause_of_node.begin(message)
+        elif isinstance(message, MetadataResponse):
+            self._core.routes.learned(message)
+            self._tells_members = True
         elif (
             isinstance(message, HelloResponse)
             and self._hello is not None
@@ -239,7 +254,10 @@ class Pipeline:
 
     def _batch_ended(self, connection: Connection) -> None:
         # a node that has announced a pause is not silent before its end
-        self._progress_ms = self._core.environment.now_ms() + 1000 * self._pause_of_node.left_s()
+        if not self._tells_members:
+            now_ms = self._core.environment.now_ms()
+            self._progress_ms = now_ms + 1000 * self._pause_of_node.left_s()
+        self._tells_members = False
         if self.on_answers is not None:
             self.on_answers()
         window = self.window

@@ -33,6 +33,10 @@ from dledger.release import RELEASE
 CLOSINGS: Final = 5
 """So many nodes that end their connection in a row do not know the request: one that is killed ends
 one, and takes the next one when it is back."""
+LIST_MS: Final = 3000
+"""A client that works asks so often who the members are: those that it knows may all be replaced,
+or move, while the leader stays, and then nobody would be left whom it could ask for the next
+leader."""
 Dice = Callable[[], float]
 """A number in [0, 1)."""
 
@@ -78,6 +82,8 @@ class Routes:
         """The leader's address."""
         self.max_body_bytes = 0
         self._turn = 0
+        self._due_ms: float | None = None
+        """When to ask for the members again; None: as of the next call."""
 
     def addresses(self) -> list[str]:
         """Every address known, the nodes' own first."""
@@ -113,10 +119,18 @@ class Routes:
         self._turn += 1
         return addresses[self._turn % len(addresses)]
 
+    def wants_members(self, now_ms: float) -> bool:
+        """Whether it is time to ask who the members are. Who is told so asks."""
+        is_due = self._due_ms is not None and now_ms >= self._due_ms
+        if is_due or self._due_ms is None:
+            self._due_ms = now_ms + LIST_MS
+        return is_due
+
     def learned(self, answer: MetadataResponse) -> None:
         """A node has named the members and the leader."""
         if answer.code is not Code.SUCCESS:
             return
+        self._due_ms = None
         self.group = self.group or answer.group
         self.peers = dict(answer.peers)
         self.max_body_bytes = answer.max_body_bytes or self.max_body_bytes
@@ -203,8 +217,8 @@ class Call:
             return Wait(min(self._pause * (0.5 + self._dice()), self.deadline_ms - now_ms))
         if self.terms.address is not None:
             return Ask(self.terms.address)
-        if self._routes.leader is not None:
-            return Ask(self._routes.leader)
+        if (leader := self._routes.leader) is not None:
+            return Probe(leader) if self._routes.wants_members(now_ms) else Ask(leader)
         if self.terms.anybody:
             return Ask(self._routes.next_address())
         return Probe(self._routes.next_address())
