@@ -99,9 +99,9 @@ job-kills: $(VENV)/.package  ## SIGKILL anything under a Spark job with state, a
 	@$(SPARK_ENV) DLEDGER_JOB_KILLS=$(or $(KILLS),200) $(if $(SEED),DLEDGER_SEED=$(SEED)) $(if $(JSON),DLEDGER_JSON=$(JSON)) \
 		$(BIN)/python -m pytest -s tests/cluster/test_job_kills.py
 
-chaos: $(VENV)/.package  ## real nodes under load while links, processes, power, disks and clocks fail (MINUTES=5, NODES=3,5, SEED=s, JSON=file)
+chaos: $(VENV)/.package  ## real nodes under load while links, processes, power, disks and clocks fail and members change (MINUTES=5, NODES=3,5, SEED=s, FAULTS=name,name, JSON=file)
 	@$(BIN)/python -m verification.chaos --minutes $(MINUTES) $(if $(NODES),--nodes $(NODES)) \
-		$(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
+		$(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON)) $(if $(FAULTS),--faults $(FAULTS))
 
 rotations: $(VENV)/.package  ## replace certificates and keys of nodes and clients, a user's password and its tokens at once under load, ROTATIONS=100 times: does an append fail, is there an election?
 	@ROTATIONS=$(or $(ROTATIONS),100) $(BIN)/python -m pytest tests/node/test_node_reload.py -k rotations

@@ -15,11 +15,13 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
 COUNT = struct.Struct(">Q")
+HOST = "127.0.0.1"
 
 
 def latencies(directory: Path, size: int, count: int) -> list[float]:
@@ -57,6 +59,20 @@ def _with_nodes(
     directory: Path, size: int, count: int, client: Callable[[socket.socket], list[float]]
 ) -> list[float]:
     """Run ``client`` on a connection to a leader with two followers."""
+    with nodes(directory, size, count) as port, socket.create_connection((HOST, port)) as sock:
+        tune(sock)
+        return client(sock)
+
+
+@contextmanager
+def nodes(directory: Path, size: int, count: int) -> Iterator[int]:
+    """A leader with two followers, each a process; the port of the leader, which takes one
+    connection. They end with it.
+
+    Args:
+        directory: of their files.
+        size, count: bytes of an append, and how many there is room for without a longer file.
+    """
     spawn = multiprocessing.get_context("spawn")
     processes, ports = [], []
     for name in ("follower-1", "follower-2", "leader"):
@@ -66,14 +82,12 @@ def _with_nodes(
             target=_node, args=(there, directory / f"bare-{name}", size, count, peers), daemon=True
         )
         process.start()
+        there.close()  # else its end would not be noticed here
         ports.append(here.recv())
         processes.append(process)
-    with socket.create_connection(("127.0.0.1", ports[-1])) as sock:
-        tune(sock)
-        result = client(sock)
+    yield ports[-1]
     for process in processes:
         process.join()
-    return result
 
 
 def tune(sock: socket.socket) -> None:
@@ -101,12 +115,12 @@ def receive_into(sock: socket.socket, view: memoryview) -> None:
 def _node(pipe: Pipe, path: Path, size: int, count: int, peers: tuple[int, ...]) -> None:
     """One process: takes bodies from upstream until it ends, and reports how many are on its
     disk."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server((HOST, 0))
     pipe.send(listener.getsockname()[1])
     handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
     os.posix_fallocate(handle, 0, size * count)
     os.fsync(handle)
-    followers = [socket.create_connection(("127.0.0.1", port)) for port in peers]
+    followers = [socket.create_connection((HOST, port)) for port in peers]
     upstream, _ = listener.accept()
     for sock in (upstream, *followers):
         tune(sock)

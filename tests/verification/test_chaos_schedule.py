@@ -12,6 +12,9 @@ import pytest
 
 from dledger.errors import ConfigError
 from verification.chaos.acks import Acks
+from verification.chaos.faults.damage import DAMAGE_FAULTS
+from verification.chaos.faults.fault import Fault
+from verification.chaos.faults.members import MEMBER_CHANGES
 from verification.chaos.node import WrongClock
 from verification.chaos.panel import COUNTS, SWITCHES, Panel
 from verification.chaos.report import as_dict, lines
@@ -30,10 +33,24 @@ def test_every_round_has_every_kind_once() -> None:
         assert seen == Counter({fault.name: 1 for fault in ALL_FAULTS})
 
 
+def drawn_together() -> list[tuple[Fault, ...]]:
+    return [faults for faults in islice(schedule(1, ALL_FAULTS), 2000) if len(faults) == 2]
+
+
 def test_two_faults_of_links_never_come_together() -> None:
-    together = [faults for faults in islice(schedule(1, ALL_FAULTS), 2000) if len(faults) == 2]
-    assert together
-    assert all(first.on_links != second.on_links for first, second in together)
+    faults = [pair for pair in drawn_together() if not pair[0].is_change]
+    assert faults
+    assert all(first.on_links != second.on_links for first, second in faults)
+
+
+def test_a_change_of_members_comes_alone_or_beside_a_fault() -> None:
+    beside = [pair for pair in drawn_together() if any(fault.is_change for fault in pair)]
+    assert {first.name for first, _ in beside} == {change.name for change in MEMBER_CHANGES}
+    others = {second for _, second in beside}
+    assert not others & {*MEMBER_CHANGES, *DAMAGE_FAULTS}
+    assert {fault.on_links for fault in others} == {True, False}
+    alone = [faults for faults in islice(schedule(1, ALL_FAULTS), 500) if len(faults) == 1]
+    assert {faults[0] for faults in alone} >= set(MEMBER_CHANGES)
 
 
 def test_the_seed_decides_the_schedule() -> None:

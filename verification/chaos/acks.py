@@ -31,6 +31,18 @@ class Gap:
 
 
 @dataclass(slots=True)
+class Watch:
+    """The longest time without an acknowledgement in a part of a run."""
+
+    since_s: float
+    longest_s: float = 0.0
+
+    def noted(self, last_s: float, now_s: float) -> None:
+        """Nothing was acknowledged between the two."""
+        self.longest_s = max(self.longest_s, now_s - max(last_s, self.since_s))
+
+
+@dataclass(slots=True)
 class Span:
     """A time in which something was wrong; ``end_s`` is infinite while it is."""
 
@@ -52,12 +64,15 @@ class Acks:
         self.spans: list[Span] = []
         self.last_s = now_s()
         self._gaps: list[tuple[float, float]] = []
+        self._watches: list[Watch] = []
 
     def note(self) -> None:
         """An append or a transaction was acknowledged."""
         now = self.now_s()
         self.count += 1
         self._gaps.append((now - self.last_s, self.last_s))
+        for watch in self._watches:
+            watch.noted(self.last_s, now)
         if len(self._gaps) > 4096:
             self._trim()
         self.last_s = now
@@ -84,6 +99,17 @@ class Acks:
             yield
         finally:
             span.end_s = self.now_s()
+
+    @contextmanager
+    def watching(self) -> Iterator[Watch]:
+        """Until the end of the block."""
+        watch = Watch(self.now_s())
+        self._watches.append(watch)
+        try:
+            yield watch
+        finally:
+            self._watches.remove(watch)
+            watch.noted(self.last_s, self.now_s())
 
     def longest(self) -> list[Gap]:
         """The longest gaps, longest first."""

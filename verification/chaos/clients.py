@@ -17,6 +17,7 @@ from dledger.errors import DLedgerError
 from dledger.testing.checkers.history import OpenOperation, OperationKind, Recorder
 from dledger.testing.checkers.values import encode_value, value_id
 from verification.chaos.acks import Acks
+from verification.chaos.appends import Appends
 
 PAUSE_S: Final = 0.2
 """After an error, so that clients of a group that is down do not only collect errors."""
@@ -36,6 +37,7 @@ class Place:
     nodes: list[str]
     recorder: Recorder
     acks: Acks
+    appends: Appends
     errors: Counter[str] = field(default_factory=Counter)
     """Name of the error -> how often a client was told so."""
     wrong: list[str] = field(default_factory=list)
@@ -122,25 +124,45 @@ class Worker:
                 call.unknown()
 
 
-class Appender(Worker):
+class AppendWorker(Worker):
+    """Its calls are appends."""
+
+    def begin_append(self, topic: str, partition: int, **known: Any) -> OpenOperation:
+        """An append of this client begins now."""
+        call = self.begin(OperationKind.APPEND, topic, partition, **known)
+        self.place.appends.begun(call)
+        return call
+
+    def appended(self, call: OpenOperation, found: Appended) -> None:
+        """It was acknowledged."""
+        call.ok(start=found.start)
+        self.place.appends.ended(call)
+        self.place.acks.note()
+
+    def refused(self, call: OpenOperation, error: DLedgerError) -> None:
+        """It was answered with an error."""
+        self.ended(error, call)
+        self.place.appends.ended(call, error)
+
+
+class Appender(AppendWorker):
     """One append after the other. Each may be given up soon, so that some outcomes stay unknown."""
 
     async def step(self) -> None:
         await self.pause()
         topic, partition = self.any_partition()
         values = self.new_values(4)
-        call = self.begin(OperationKind.APPEND, topic, partition, values=values)
+        call = self.begin_append(topic, partition, values=values)
         try:
             found = await self.client.append(topic, self.encode(values), partition=partition)
         except DLedgerError as error:
-            self.ended(error, call)
+            self.refused(call, error)
             await asyncio.sleep(PAUSE_S)
         else:
-            call.ok(start=found.start)
-            self.place.acks.note()
+            self.appended(call, found)
 
 
-class Pipeliner(Worker):
+class Pipeliner(AppendWorker):
     """An idempotent producer with many appends in flight. Now and then another producer takes over
     its name, while appends of the former one are still on their way."""
 
@@ -152,7 +174,7 @@ class Pipeliner(Worker):
                 break
             await self._append(producer, topic)
             await self.pause()
-        if self.place.going and self.dice.random() < 0.3:
+        if self.place.going and not self.place.appends.calm and self.dice.random() < 0.3:
             closing = asyncio.ensure_future(producer.close())  # the zombie
             await asyncio.sleep(0)
             closing.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -164,26 +186,27 @@ class Pipeliner(Worker):
         values = self.new_values(8)
         self._sequence += 1
         known = {"values": values, "producer": self.name, "sequence": self._sequence}
-        call = self.begin(OperationKind.APPEND, topic, partition, **known)
+        call = self.begin_append(topic, partition, **known)
         try:
             future = await producer.append(self.encode(values), partition=partition)
         except DLedgerError as error:
-            self.ended(error, call)
+            self.refused(call, error)
             raise
         future.add_done_callback(partial(self._answered, call))
 
     def _answered(self, call: OpenOperation, done: asyncio.Future[Appended]) -> None:
         if done.cancelled():
             call.unknown()
+            self.place.appends.ended(call)
             return
         error = done.exception()
         if error is None:
-            call.ok(start=done.result().start)
-            self.place.acks.note()
+            self.appended(call, done.result())
         elif isinstance(error, DLedgerError):
-            self.ended(error, call)
+            self.refused(call, error)
         else:
             call.unknown()
+            self.place.appends.ended(call)
             self.place.wrong.append(f"{self.name}: {error!r}")
 
 

@@ -14,7 +14,8 @@ from dledger.storage.offline.dump import dump_store
 from dledger.storage.offline.verify import verify_store
 from dledger.testing.checkers.history import OperationKind, Recorder
 from dledger.testing.checkers.values import decode_value
-from verification.chaos.nodes import Node, Nodes
+from verification.chaos.nodes import Nodes
+from verification.chaos.process import Node
 
 STEP_S: Final = 60.0
 """So long all nodes may take to have the same log."""

@@ -184,7 +184,7 @@ class Proxy:
         self._targets = dict(targets)
         self._host = host
         self._links: dict[tuple[str, str], Link] = {}
-        self._servers: list[asyncio.Server] = []
+        self._servers: dict[str, asyncio.Server] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def link(self, source: str, target: str) -> Link:
@@ -209,14 +209,29 @@ class Proxy:
         Raises:
             OSError: an address is in use or none of this machine's.
         """
-        for name, (_, port) in self._targets.items():
-            accept = partial(self._accept, name)
-            self._servers.append(await asyncio.start_server(accept, self._host, port, limit=CHUNK))
+        for name, target in list(self._targets.items()):
+            await self.listen(name, target)
+
+    async def listen(self, name: str, target: tuple[str, int]) -> None:
+        """Take connections for this node, which is new or has moved: at its former port no more.
+
+        Raises:
+            OSError: as `open`.
+        """
+        self.close_port(name)
+        self._targets[name] = target
+        accept = partial(self._accept, name)
+        self._servers[name] = await asyncio.start_server(accept, self._host, target[1], limit=CHUNK)
+
+    def close_port(self, name: str) -> None:
+        """Take no more connections for this node; those that are open stay."""
+        if name in self._servers:
+            self._servers.pop(name).close()
 
     async def close(self) -> None:
         """Accept no more and cut everything."""
-        for server in self._servers:
-            server.close()
+        for name in list(self._servers):
+            self.close_port(name)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

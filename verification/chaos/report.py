@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from verification.chaos.faults.fault import Fault
+from verification.chaos.planned import Planned
 from verification.chaos.run import Part
 from verification.result import result
 
@@ -27,6 +28,7 @@ def as_dict(
         if runs[fault.name] and not bites[fault.name]
     ]
     done = [part.as_dict() for part in parts]
+    changes = [change for part in parts for change in part.planned]
     return result(
         "chaos",
         command=f"make chaos MINUTES={minutes:g} SEED={seed}",
@@ -37,6 +39,7 @@ def as_dict(
             "kinds of faults": len(runs),
             "acknowledged records": sum(part["history"]["acknowledged"] for part in done),
             "records read": sum(part["history"]["read"] for part in done),
+            **(_planned(changes) if changes else {}),
         },
         faults={fault.name: bites[fault.name] for fault in faults},
         seed=seed,
@@ -55,6 +58,16 @@ def as_dict(
     )
 
 
+def _planned(changes: Sequence[Planned]) -> dict[str, int]:
+    """Figures of the changes of members in which nothing else failed."""
+    return {
+        "planned changes": len(changes),
+        "failed appends in them": sum(change.failed for change in changes),
+        "longest gap in them, ms": round(1000 * max(change.gap_s for change in changes)),
+        "longest gap of the floor, ms": round(1000 * max(change.floor_s for change in changes)),
+    }
+
+
 def lines(report: dict[str, Any]) -> Iterator[str]:
     """For people."""
     yield ""
@@ -67,6 +80,12 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
     yield f"{figures['faults']} faults of {figures['kinds of faults']} kinds"
     for part in report["parts"]:
         yield from _part(part)
+    if changes := figures.get("planned changes"):
+        yield (
+            f"{changes} planned changes of members: {figures['failed appends in them']} appends "
+            f"failed; nothing acknowledged for {figures['longest gap in them, ms']} ms at most, "
+            f"and for {figures['longest gap of the floor, ms']} ms by the floor beside them"
+        )
     for text in report["problems"]:
         yield f"PROBLEM: {text}"
     yield (
@@ -96,6 +115,8 @@ def _part(part: dict[str, Any]) -> Iterator[str]:
         f"  {part['compared_bytes']:,} bytes of committed log compared between all nodes, all "
         f"bytes of each verified"
     )
+    if part["said_again"]:
+        yield f"  {part['said_again']} commands of an operator were said once more"
     for gap in part["gaps"][:GAPS_SHOWN]:
         yield (
             f"  nothing acknowledged for {gap['length_s']:.2f} s at {gap['start_s']:.1f} s: "

@@ -18,12 +18,16 @@ from dledger.errors import DLedgerError
 from dledger.testing.checkers.history import Operation, Recorder, save
 from dledger.testing.checkers.verdict import Verdict, check_history
 from verification.chaos.acks import Acks, Gap
+from verification.chaos.appends import Appends
 from verification.chaos.clients import Appender, Pipeliner, Place, Worker, run_all
 from verification.chaos.consumers import Consumer, Watcher
 from verification.chaos.ending import STEP_S, compare_stores, read_back
 from verification.chaos.faults.fault import Fault
+from verification.chaos.floor import Floor
 from verification.chaos.held import HeldWriter
-from verification.chaos.nodes import PROXY_HOST, Nodes
+from verification.chaos.nodes import Nodes
+from verification.chaos.planned import Planned, planned
+from verification.chaos.process import HOST, PROXY_HOST
 from verification.chaos.proxy import Proxy
 from verification.chaos.scene import NoProgress, Scene
 from verification.chaos.smalldisk import MIB, SmallDisk
@@ -47,6 +51,8 @@ class Part:
         runs, bites: by kind of fault.
         operations: by kind and outcome, as ``append ok``.
         errors: those that clients were told, by name.
+        planned: changes of members while nothing else failed.
+        said_again: so often a command of an operator had to be said once more.
         problems: broken promises, in words; the run is green without any.
     """
 
@@ -60,6 +66,8 @@ class Part:
     operations: dict[str, int] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
     gaps: list[Gap] = field(default_factory=list)
+    planned: list[Planned] = field(default_factory=list)
+    said_again: int = 0
     compared_bytes: int = 0
     starts: int = 0
     problems: list[str] = field(default_factory=list)
@@ -71,6 +79,7 @@ class Part:
             "seconds": round(self.seconds, 1),
             "history": self.verdict.as_dict(),
             "gaps": [gap.as_dict() for gap in self.gaps],
+            "planned": [change.as_dict() for change in self.planned],
         }
 
 
@@ -103,15 +112,21 @@ async def run_part(
         if small.mounted
         else "a disk that says so: mounting is not allowed here"
     )
-    proxy = Proxy(nodes.targets, PROXY_HOST)
-    acks = Acks(lambda: time.monotonic() - began)
-    scene = Scene(nodes, proxy, acks, small, say)
+    proxy = Proxy({node.name: (HOST, node.port) for node in nodes}, PROXY_HOST)
+
+    def now_s() -> float:
+        return time.monotonic() - began
+
+    (path / "floor").mkdir()
+    floor = Floor(path / "floor", seconds, now_s)
+    scene = Scene(nodes, proxy, Acks(now_s), Appends(now_s), floor, small, say)
     try:
         await proxy.open()
         nodes.start_missing()
         history = await _play(scene, part, seconds, plan, seed)
         part.problems += scene.problems
-        part.starts = sum(node.starts for node in nodes)
+        part.starts = sum(node.starts for node in nodes.ever)
+        part.said_again = scene.said_again
         await asyncio.to_thread(_judge, part, list(tamper(history)) if tamper else history, say)
         if part.problems:
             save(path / "history.jsonl", history)
@@ -119,6 +134,7 @@ async def run_part(
             nodes.remove()
     finally:
         nodes.kill()
+        await floor.close()
         await proxy.close()
         _keep_files(nodes, small, keep=bool(part.problems))
     return part
@@ -137,24 +153,25 @@ async def _play(
 ) -> list[Operation]:
     """Load and faults; then the ending."""
     recorder = Recorder(time.monotonic_ns)
-    servers = scene.nodes.bootstrap_servers
-    place = Place(servers, TOPICS, scene.nodes.names, recorder, scene.acks)
+    nodes = scene.nodes
+    servers = nodes.bootstrap_servers
+    place = Place(servers, TOPICS, nodes.names, recorder, scene.acks, scene.appends)
     scene.hush = lambda quiet: setattr(place, "quiet", quiet)
     async with AsyncClient(servers, request_timeout_ms=60_000) as client:
         for topic, partitions in TOPICS.items():
             await client.create_topic(topic, partitions)
-        scene.acks.restart()
-        start = scene.acks.now_s()
-        stopped = scene.acks.finish
-        faults = _faults(scene, part, start + seconds, plan, seed)
-        try:
-            await run_all(make_workers(place, seed), faults, stopped, DRAIN_S)
-        except NoProgress as error:
-            scene.problem(f"no progress: {error}")
-        part.seconds = scene.acks.last_s - start
-        part.acknowledged, part.gaps = scene.acks.count, scene.acks.longest()
-        part.errors = dict(sorted(place.errors.items()))
-        scene.problems += place.wrong
+    scene.acks.restart()
+    start = scene.acks.now_s()
+    faults = _faults(scene, part, start + seconds, plan, seed)
+    try:
+        await run_all(make_workers(place, seed), faults, scene.acks.finish, DRAIN_S)
+    except NoProgress as error:
+        scene.problem(f"no progress: {error}")
+    part.seconds = scene.acks.last_s - start
+    part.acknowledged, part.gaps = scene.acks.count, scene.acks.longest()
+    part.errors = dict(sorted(place.errors.items()))
+    scene.problems += place.wrong
+    async with AsyncClient(nodes.bootstrap_servers, request_timeout_ms=60_000) as client:
         await _end(scene, part, client, recorder)
     return recorder.history()
 
@@ -178,7 +195,7 @@ def make_workers(place: Place, seed: int) -> list[Worker]:
 async def _faults(
     scene: Scene, part: Part, end_s: float, plan: Iterator[tuple[Fault, ...]], seed: int
 ) -> None:
-    """One after the other until the time is over; the group must go on after each.
+    """One after the other until the time or the plan is over; the group must go on after each.
 
     Raises:
         NoProgress: it does not.
@@ -186,11 +203,18 @@ async def _faults(
     await scene.progress()
     number = 0
     while scene.acks.now_s() < end_s:
-        faults = next(plan)
-        scene.dice = random.Random(f"fault {seed} {len(scene.nodes.names)} {number}")
+        if (faults := next(plan, None)) is None:
+            return
+        scene.dice = random.Random(f"fault {seed} {part.nodes} {number}")
         number += 1
-        await asyncio.gather(*(_one(scene, part, fault) for fault in faults))
+        if len(faults) == 1 and faults[0].is_change:
+            (change,) = faults
+            found = await planned(scene, change.name, partial(_one, scene, part, change))
+            part.planned.append(found)
+        else:
+            await asyncio.gather(*(_one(scene, part, fault) for fault in faults))
         scene.look_for_dead()
+        await scene.bury()
         await scene.progress()
         await asyncio.sleep(scene.dice.uniform(*QUIET_S))
 
@@ -210,7 +234,7 @@ async def _end(scene: Scene, part: Part, client: AsyncClient, recorder: Recorder
     nodes = scene.nodes
     scene.proxy.heal()
     scene.problems += [
-        f"{node.name} got garbage: {line}" for node in nodes for line in node.garbage()
+        f"{node.name} got garbage: {line}" for node in nodes.ever for line in node.garbage()
     ]
     if not await nodes.in_step(STEP_S):
         scene.problem(

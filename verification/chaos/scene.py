@@ -12,12 +12,20 @@ from typing import Final
 from dledger.client import AsyncClient
 from dledger.errors import DLedgerError
 from verification.chaos.acks import Acks
-from verification.chaos.nodes import Node, Nodes
+from verification.chaos.appends import Appends
+from verification.chaos.floor import Floor
+from verification.chaos.nodes import Nodes
+from verification.chaos.process import REMOVED, Node
 from verification.chaos.proxy import CLIENT, Link, Proxy, Rules
 from verification.chaos.smalldisk import SmallDisk
 
 BACK_S: Final = 30.0
 """So long a node may take to come back, and the group to acknowledge again."""
+
+
+AGAIN: Final = 0.5
+"""So often a node that was removed and has ended is started once more."""
+SAID: Final = "was removed from the group"
 
 
 class NoProgress(Exception):
@@ -31,12 +39,18 @@ class Scene:
     nodes: Nodes
     proxy: Proxy
     acks: Acks
+    appends: Appends
+    floor: Floor
     small: SmallDisk
     say: Callable[[str], None]
     dice: random.Random = field(default_factory=random.Random)
     hush: Callable[[bool], None] = lambda quiet: None
     """True: clients begin nothing new until False."""
     problems: list[str] = field(default_factory=list)
+    former: list[Node] = field(default_factory=list)
+    """Nodes that the group has removed, until they are buried."""
+    said_again: int = 0
+    """So often an operator had to say a command once more."""
 
     def seconds(self, low: float = 1.5, high: float = 5.0) -> float:
         """For how long a fault lasts."""
@@ -72,8 +86,8 @@ class Scene:
         return self.any_node(await self.leader())
 
     def minority(self) -> list[str]:
-        """Any nodes without which the others can go on."""
-        most = len(self.nodes.names) - self.nodes.majority
+        """Any nodes without which the others can go on; one of two while another one moves."""
+        most = max(1, len(self.nodes.names) - self.nodes.majority)
         return self.dice.sample(self.nodes.names, self.dice.randint(1, most))
 
     def around(self, names: list[str]) -> list[Link]:
@@ -95,19 +109,19 @@ class Scene:
         return int(sum(getattr(link.counts, counter) for link in links) - before)
 
     async def back(self, node: Node) -> None:
-        """Wait until a node that was started answers."""
+        """Wait until a node that was started answers, or ends where the group removes it."""
 
         async def answers() -> bool:
             return not node.running or bool(await node.status())
 
         await self.nodes.until(answers, BACK_S)
-        if not await node.status():
+        if not await node.status() and not node.leaving:
             self.problem(f"{node.name} does not come back:\n{node.last_words()}")
 
     async def restart(self, *nodes: Node) -> None:
         """Start these, which have ended, and wait until they answer."""
         for node in nodes:
-            if not node.running:
+            if not node.running and not node.gone:
                 node.start()
         for node in nodes:
             await self.back(node)
@@ -121,6 +135,25 @@ class Scene:
                     f"{node.name} ended by itself with code {node.exits[-1]}:\n{node.last_words()}"
                 )
                 node.start()
+
+    async def bury(self) -> None:
+        """Each node that was removed has ended for that, and a start of it is refused; then its
+        files go."""
+        for node in self.former:
+            if not node.gone or self.dice.random() < AGAIN:
+                if not node.running:
+                    node.start()
+                code = await node.ended(BACK_S)
+                if code != REMOVED:
+                    self.problem(
+                        f"{node.name} was removed, and its start ends with code {code}:\n"
+                        f"{node.last_words()}"
+                    )
+                    node.kill()
+            if SAID not in node.last_words():
+                self.problem(f"{node.name} was removed, and does not say so:\n{node.last_words()}")
+            node.exchange_disk()
+        self.former.clear()
 
     async def progress(self) -> None:
         """Wait until an append or a transaction is acknowledged.

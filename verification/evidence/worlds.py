@@ -30,7 +30,8 @@ ABSENT: Final[dict[str, tuple[str, ...]]] = {
         "a power plug: a cut undoes what was noted above the operating system's files, and keeps "
         "the order of names in "
         "one directory; the node of a group of five that `dledger serve` runs is killed only",
-        "TLS, Spark, a RocketMQ master and its slaves, a member that is replaced for good",
+        "TLS, Spark, a RocketMQ master and its slaves, members of a group whose disks are lost or "
+        "damaged at the moment of a change",
     ),
     "judges": (
         "retention, which keeps everything in the seeds that they judge, and the order of one "

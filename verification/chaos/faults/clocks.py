@@ -7,7 +7,7 @@ import asyncio
 from typing import Final
 
 from verification.chaos.faults.fault import fault
-from verification.chaos.nodes import Node
+from verification.chaos.process import Node
 from verification.chaos.scene import Scene
 
 SECOND_MS: Final = 1000

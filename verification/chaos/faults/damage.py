@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from dledger.protocol.messages.entry import HEADER, MAGIC_BLANK, MIN_BLANK_SIZE
+from verification.chaos.command import command
 from verification.chaos.faults.fault import fault
-from verification.chaos.nodes import Node
+from verification.chaos.process import Node
 from verification.chaos.scene import BACK_S, Scene
 
 CLOSE: Final = 64
@@ -136,11 +135,8 @@ async def wipe(scene: Scene) -> int:
     said: list[str] = []
 
     async def admitted() -> bool:
-        said[:] = [
-            await _command(
-                "admit", node.name, "-b", scene.nodes.bootstrap_servers, "--timeout", "5"
-            )
-        ]
+        where = "-b", scene.nodes.bootstrap_servers, "--timeout", "5"
+        said[:] = [(await command("admit", node.name, *where))[1]]
         return await _is_admitted(node, True)
 
     if not await scene.nodes.until(admitted, MENDED_S):
@@ -151,21 +147,6 @@ async def wipe(scene: Scene) -> int:
 
 async def _is_admitted(node: Node, wanted: bool) -> bool:
     return (await node.status()).get("admission", {}).get("admitted") is wanted
-
-
-async def _command(*arguments: str) -> str:
-    """The output of ``dledger`` with these arguments."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "dledger",
-        *arguments,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    said, _ = await process.communicate()
-    return said.decode(errors="replace").strip()
 
 
 DAMAGE_FAULTS: Final = (flip_stopped, flip_running, wipe)

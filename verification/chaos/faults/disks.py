@@ -6,7 +6,8 @@ import asyncio
 from typing import Final
 
 from verification.chaos.faults.fault import fault
-from verification.chaos.nodes import NODE_SETTINGS, Node
+from verification.chaos.nodes import NODE_SETTINGS
+from verification.chaos.process import Node
 from verification.chaos.scene import BACK_S, Scene
 
 FULL_S: Final = 5.0
@@ -24,9 +25,10 @@ async def _level(node: Node, wanted: bool) -> bool:
 
 @fault("a node's disk is full, and has room again", "times that the node said so")
 async def disk_full(scene: Scene) -> int:
-    """On a mounted small disk where that is allowed: half of the times to the last byte, else up to
-    the reserve. Where it is not, the disk that obeys says so."""
-    if scene.small.mounted:
+    """On a mounted small disk where that is allowed and its node is a member: half of the times to
+    the last byte, else up to the reserve. Where it is not, the disk that obeys says so."""
+    is_mounted = scene.small.mounted and "n0" in scene.nodes.names
+    if is_mounted:
         node = scene.nodes["n0"]
         leave = (
             0
@@ -43,7 +45,8 @@ async def disk_full(scene: Scene) -> int:
     finally:
         scene.small.empty()
         node.panel["full"] = 0
-    if not await scene.nodes.until(lambda: _level(node, False), BACK_S):
+    is_well = await scene.nodes.until(lambda: _level(node, False), BACK_S)
+    if not is_well and not node.leaving:
         scene.problem(
             f"{node.name} still says that its disk is full, though there is room:\n"
             f"{node.last_words()}"

@@ -10,8 +10,8 @@ from typing import Final
 
 from dledger.storage.offline.verify import verify_store
 from verification.chaos.faults.fault import fault
-from verification.chaos.nodes import Node
 from verification.chaos.power.outage import MOODS
+from verification.chaos.process import Node
 from verification.chaos.scene import Scene
 
 SLOW: Final = 0.6

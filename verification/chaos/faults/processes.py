@@ -9,7 +9,7 @@ from typing import Final
 from dledger.client import AsyncClient
 from dledger.errors import DLedgerError
 from verification.chaos.faults.fault import fault
-from verification.chaos.nodes import Node
+from verification.chaos.process import Node
 from verification.chaos.scene import Scene
 
 
@@ -83,7 +83,7 @@ async def rolling_restart(scene: Scene) -> int:
     for node in sorted(scene.nodes, key=lambda node: node is leader):
         node.signal(signal.SIGTERM)
         code = await node.ended()
-        if code != 0:
+        if code != 0 and not node.leaving:
             scene.problem(
                 f"{node.name} did not end properly on SIGTERM: code {code}\n{node.last_words()}"
             )
