@@ -12,8 +12,10 @@ from watching import shown
 
 from dledger.storage import file_store
 from dledger.storage.log.segments import SegmentFiles
+from dledger.storage.meta import members as meta_members
+from dledger.storage.meta.members import MemberFile
 from dledger.storage.meta.recovery_point import RecoveryPoints
-from dledger.storage.meta.slots import SlotFile
+from dledger.storage.meta.slots import SlotFile, pack_slot
 from dledger.storage.meta.tables import FileTable
 from dledger.storage.recovery import open_files as open_parts
 from dledger.storage.recovery import recovery
@@ -36,6 +38,15 @@ def test_B4_B5_B9_B13_every_crash_state_starts_by_itself_without_loss(capsys):
     assert result["figures"]["distinct states"] >= STATES
     assert {row[0] for row in result["table"][1:]} == set(BY_NAME)
     assert all(row[4] > 30 for row in result["table"][1:])
+
+
+@pytest.mark.parametrize("name", ["members", "group version"])
+def test_every_crash_state_of_members_and_version_has_the_old_or_new_one(name):
+    """Also of the starts behind a kill between a write to the record and the sync of it."""
+    tally = Sweep(BY_NAME[name], 1 << 30).run_in_full()
+    assert tally.findings == []
+    assert len(tally.recordings) > 4
+    assert [recording.left_out for recording in tally.recordings] == [0] * len(tally.recordings)
 
 
 def test_command_writes_its_result_and_exits_by_it(tmp_path, capsys, monkeypatch):
@@ -179,6 +190,25 @@ def rows_are_not_synced_before_the_snapshot(monkeypatch):
     monkeypatch.setattr(FileTable, "sync", write)
 
 
+def record_read_at_start_is_not_made_durable(monkeypatch):
+    real = MemberFile.__init__
+
+    def init(members, disk, root, **more):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SlotFile, "write_both", lambda slots, payload: None)
+            real(members, disk, root, **more)
+
+    monkeypatch.setattr(MemberFile, "__init__", init)
+
+
+def new_record_is_not_synced(monkeypatch):
+    def create(disk, path, magic, payload):
+        file = disk.open(path, create=True)
+        file.pwritev([pack_slot(magic, 1, payload) + pack_slot(magic, 2, payload)], 0)
+
+    monkeypatch.setattr(meta_members, "create_slots", create)
+
+
 PLANTED = [
     (partial(directory_is_never_synced, ROOT / "data"), "rolls"),
     (partial(directory_is_never_synced, ROOT), "votes"),
@@ -199,6 +229,11 @@ PLANTED = [
     (lost_pages_are_called_rot, "group commit, sectors of larger files"),
     (rot_is_called_lost_pages, "rot behind a kill"),
     (rows_are_not_synced_before_the_snapshot, "checkpoints"),
+    (records_are_not_synced, "members"),
+    (records_are_written_over_the_only_good_copy, "members"),
+    (new_record_is_not_synced, "members"),
+    (record_read_at_start_is_not_made_durable, "members"),
+    (records_are_not_synced, "group version"),
 ]
 
 

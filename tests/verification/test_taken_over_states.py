@@ -10,6 +10,7 @@ from types import FunctionType
 import pytest
 
 from dledger.storage.recovery import snapshot_install as install
+from dledger.storage.recovery.snapshot_install import INSTALL_FILE
 from verification.disk_states.crash import Sweep, record
 from verification.disk_states.failures import FailureSweep, FailureTally
 from verification.disk_states.model import MAX_SUBSETS_OF, Model
@@ -18,7 +19,7 @@ from verification.mutants.plant import mutated
 from verification.mutants.registry import named
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
-TAKE_OVERS = [scenario for scenario in SCENARIOS if scenario.record]
+TAKE_OVERS = [scenario for scenario in SCENARIOS if scenario.record == INSTALL_FILE]
 ALL = 1 << 30
 
 

@@ -59,15 +59,40 @@ def check_started(store: FileStore, promise: Promise, started: bool = True) -> P
     promise = promise.found_at(store.begin_index)
     log = check_log(store, promise, started)
     check_state(store, promise)
+    check_group(store, promise)
     state = store.hard_state
     return replace(
         promise,
+        memberships=(store.membership,) if promise.memberships else (),
+        versions=(version_of(store),),
         logs=(log,),
         durable=Index(len(log) - 1),
         votes=((state.term, state.voted_for),),
         commit=state.commit_hint,
         begins=(store.begin_index,),
         identity=store.identity,
+    )
+
+
+def version_of(store: FileStore) -> int:
+    """The group's version, as the store's record has it."""
+    return store._parts.record.group_version
+
+
+def check_group(store: FileStore, promise: Promise) -> None:
+    """Check what the store keeps about its group.
+
+    Raises:
+        BrokenPromise: the membership or the version is neither the old one nor the new one.
+    """
+    membership, version = store.membership, version_of(store)
+    require(
+        not promise.memberships or membership in promise.memberships,
+        f"the membership is {membership}, but {promise.memberships} was saved",
+    )
+    require(
+        version in promise.versions,
+        f"the group has version {version}, but {promise.versions} was saved",
     )
 
 

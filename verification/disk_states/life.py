@@ -18,7 +18,9 @@ from dledger.protocol.messages.entry import (
     LogEnd,
     stamp,
 )
+from dledger.protocol.messages.membership import Membership
 from dledger.raft.roles.snapshot_install import InstallMode
+from dledger.release import FIRST_RELEASES
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.file_names import file_name
 from dledger.storage.file_store import FileStore
@@ -131,6 +133,20 @@ class StoreLife:
                 self.promise, votes=(new,), commit=Index(min(self._committed, self.promise.durable))
             )
         )
+
+    def count(self, membership: Membership) -> None:
+        """Save which incarnations count from now on; the node's own stays."""
+        new = replace(membership, incarnation=self.store.identity.incarnation)
+        old = self.store.membership
+        self._say(replace(self.promise, memberships=(old, new)))
+        self.store.save_membership(new)
+        self._say(replace(self.promise, memberships=(new,)))
+
+    def upgrade(self, version: int) -> None:
+        """Save the group's version."""
+        self._say(replace(self.promise, versions=(*self.promise.versions, version)))
+        self.store.save_group_version(version, FIRST_RELEASES[version])
+        self._say(replace(self.promise, versions=(version,)))
 
     def append(self, sizes: Sequence[int]) -> None:
         """Write entries with bodies of those sizes; a negative one gives a NOOP."""

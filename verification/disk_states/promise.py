@@ -11,6 +11,7 @@ from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.errors import CorruptEntry
 from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry
+from dledger.protocol.messages.membership import Membership
 from dledger.protocol.wire import decode_command
 from dledger.records.body.header import BODY_HEADER_SIZE, BodyKind, decode_header
 from dledger.storage.api import Identity, LogStore
@@ -53,6 +54,10 @@ class Promise:
     origin: tuple[Entry, ...] = ()
     """The log, from entry 0 on, that the catalog taken over last sums up; the log of the store may
     end before it."""
+    memberships: tuple[Membership, ...] = ()
+    """The membership; more than one while a save is under way, and none before the first one."""
+    versions: tuple[int, ...] = (0,)
+    """The group's version; more than one while a save is under way."""
     other: Promise | None = None
     """A state that is being taken over: the state that is found is the whole of it, or the whole of
     this one."""
@@ -70,6 +75,8 @@ class Promise:
             self.checkpoint,
             self.catalog,
             sorted(self.damaged),
+            self.memberships,
+            self.versions,
         )
         found.update(repr((rest, self.other and self.other.digest())).encode())
         return int.from_bytes(found.digest(), "big")

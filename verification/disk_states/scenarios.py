@@ -13,13 +13,16 @@ from dledger.protocol.messages.catalog_commands import (
     DeleteTopic,
     InitProducer,
 )
+from dledger.protocol.messages.membership import Change, Member, MemberRole, Membership
 from dledger.protocol.wire import encode_command
 from dledger.raft.roles.snapshot_install import InstallMode
 from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.storage.background import BackgroundState
+from dledger.storage.meta.hard_state import STATE_FILE
+from dledger.storage.meta.members import MEMBERS_FILE
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.storage.recovery.snapshot_install import INSTALL_FILE
-from dledger.types import NodeId
+from dledger.types import Index, NodeId, Position, Term
 from verification.disk.memory_inode import SECTOR
 from verification.disk_states.giver import Giver
 from verification.disk_states.life import StoreLife
@@ -253,6 +256,48 @@ def rot_behind_a_kill(life: StoreLife) -> None:
     life.repair(4)
 
 
+def members(life: StoreLife) -> None:
+    """The record of who counts: made by the first save, then another one by each change of members,
+    applied and not, over two starts."""
+    life.begin()
+    for index in range(2):
+        life.append_synced([100])
+        life.count(_membership(index, "n0", "n1", "n2"))
+    life.close()
+    life.open()
+    life.count(_membership(1, "n0", "n1", "n2", joins="n3"))
+    life.append_synced([40])
+    life.count(_membership(2, "n0", "n1", "n2", "n3"))
+
+
+def _membership(index: int, *names: str, joins: str = "") -> Membership:
+    """As of an entry, with a change behind it that adds a member."""
+    listed = tuple(_member(name) for name in names)
+    plain = Membership(0, Index(index), term=Term(1), group_id="g").with_list(listed)
+    if not joins:
+        return plain
+    at = Position(Term(1), Index(index + 1))
+    change = Change(at, Index(index), NodeId(joins), 9, (*listed, _member(joins)))
+    return replace(plain, changes=(change,))
+
+
+def _member(name: str) -> Member:
+    return Member(NodeId(name), "host", 7000, MemberRole.VOTER, 5)
+
+
+def upgrade(life: StoreLife) -> None:
+    """The group gets another version between votes and appends."""
+    life.begin()
+    life.append_synced([100])
+    life.commit(0)
+    life.upgrade(1)
+    life.save(2, "n1")
+    life.append_synced([60])
+    life.close()
+    life.open()
+    life.save(3)
+
+
 def started_again(life: StoreLife) -> None:
     """A start alone."""
     life.open()
@@ -336,6 +381,8 @@ SCENARIOS: Final = (
     Scenario("retention", retention, RETAINED),
     Scenario("repair", repair),
     Scenario("rot behind a kill", rot_behind_a_kill),
+    Scenario("members", members, record=MEMBERS_FILE),
+    Scenario("group version", upgrade, record=STATE_FILE),
     Scenario("front taken over", front_taken_over, record=INSTALL_FILE),
     Scenario("state taken over", state_taken_over, record=INSTALL_FILE),
     Scenario("log replaced", log_replaced, record=INSTALL_FILE),
