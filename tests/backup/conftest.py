@@ -117,9 +117,10 @@ class FailingTarget:
         if not self.loses or self.loses not in name:
             self.inner.write(name, data)
 
-    def remove(self, name: str) -> None:
-        self._count(name)
-        self.inner.remove(name)
+    def remove(self, *names: str) -> None:
+        for name in names:
+            self._count(name)
+            self.inner.remove(name)
 
     def remove_rests(self, before_s: float) -> None:
         self._count("rests")

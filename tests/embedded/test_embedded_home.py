@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -18,8 +20,11 @@ import pytest
 from dledger.embedded.groupfile import GroupFile, User
 from dledger.embedded.home import FAILED_FILE, FAILED_S, PID_FILE, Home, PidFile
 from dledger.embedded.process import PidScope, ProcessId
+from dledger.embedded.start import drop_node, retire_nodes
 from dledger.errors import ConfigError, PathError, Unavailable
+from dledger.net.secret import read_secret
 from dledger.types import NodeId
+from tests.killed_names import Names
 
 N0, N1, N2 = NodeId("n0"), NodeId("n1"), NodeId("n2")
 
@@ -238,3 +243,63 @@ def test_group_file_is_on_disk_before_it_replaces_the_old_one(
     monkeypatch.setattr(os, "fsync", note)
     Home(tmp_path).write(group_file())
     assert synced == ["group.json.new", tmp_path.name]
+
+
+def test_killed_write_of_the_group_file_leaves_the_old_or_the_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, home = Names(monkeypatch), Home(tmp_path)
+    old, new = group_file(), replace(group_file(), local=())
+    for at in count():
+        home.write(old)
+        killed = names.killed(at, partial(home.write, new))
+        found = home.read()
+        assert found in ((old, new) if killed else (new,))
+        home.write(new)
+        assert home.read() == new
+        assert not names.unsynced
+        if not killed:
+            break
+    assert at > 3
+
+
+def test_killed_secret_is_whole_or_not_there_and_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = Names(monkeypatch)
+    for at in count():
+        home = Home(tmp_path / str(at))
+        home.create()
+        killed = names.killed(at, home.make_secret)
+        assert killed or home.path not in names.unsynced
+        home.make_secret()
+        assert read_secret(home.secret_file)
+        if not killed:
+            break
+    assert at > 2
+
+
+def test_killed_removal_of_a_node_is_brought_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group file names the node until its directory is gone, and no one starts it meanwhile."""
+    names = Names(monkeypatch)
+    for at in count():
+        home = Home(tmp_path / str(at))
+        home.create()
+        file = replace(group_file(), members=(N0, N1), local=(N0, N1), leaving=(N1,))
+        home.write(file)
+        (home.path / N1 / "data").mkdir(parents=True)
+        killed = names.killed(at, partial(drop_node, home, file, N1))
+        found = home.read()
+        assert found is not None
+        assert N1 in found.leaving or not (home.path / N1).exists()
+        assert (home.path / N1 / "data").exists() or N1 not in found.local
+        retire_nodes(home, found if N1 not in found.local else found.without_node(N1))
+        last = home.read()
+        assert last is not None
+        assert (last.local, last.leaving) == ((N0,), ())
+        assert not (home.path / N1).exists()
+        if not killed:
+            break
+    assert at > 8

@@ -246,17 +246,15 @@ class Repository:
         if wrong:
             return 0, f"nobody knows which chunks a damaged backup needs: {wrong[0]}"
         old, kept = sound[:-keep], sound[-keep:]
-        for manifest in old:
-            self.target.remove(manifest.path)
+        # for good, before the first of their chunks goes
+        self.target.remove(*(manifest.path for manifest in old))
         needed = {name for manifest in kept for name in manifest.chunks}
         self.tidy()
         self._remove_but(needed)
         return len(old), ""
 
     def _remove_but(self, needed: set[str]) -> None:
-        for name in self.chunks():
-            if name not in needed:
-                self.target.remove(chunk_path(name))
+        self.target.remove(*(chunk_path(name) for name in self.chunks() if name not in needed))
 
 
 def of_group(manifests: Sequence[Manifest], group_id: str, url: str) -> None:

@@ -30,7 +30,7 @@ from dledger.protocol.messages.entry_runs import Entries
 from dledger.protocol.messages.group_version import check_supported
 from dledger.protocol.messages.membership import Membership
 from dledger.raft.state.group import drawn_name
-from dledger.storage.disk.small_files import make_directory
+from dledger.storage.disk.small_files import make_directory, sync_names_above
 from dledger.storage.file_store import FileStore
 from dledger.storage.meta.snapshots import SNAPSHOTS
 from dledger.storage.meta.tables import TABLES
@@ -91,6 +91,7 @@ def staged(*targets: Path) -> Iterator[tuple[Path, ...]]:
             with named(str(place)):
                 place.mkdir(mode=0o700, parents=True)
                 (place / MARK).touch()
+                HOST.fsync_dir(place)  # none of its files outlives a power cut without the mark
         yield places
         for place in places:
             with named(str(place)):
@@ -100,7 +101,7 @@ def staged(*targets: Path) -> Iterator[tuple[Path, ...]]:
             with named(str(target)):
                 place.rename(target)
                 moved.append((place, target))
-                HOST.fsync_dir(target.parent)
+                sync_names_above(HOST, target)
         for target in targets:
             with named(str(target)):
                 (target / MARK).unlink()
@@ -109,8 +110,10 @@ def staged(*targets: Path) -> Iterator[tuple[Path, ...]]:
         for place, target in moved:  # all of them, or none
             with suppress(OSError):
                 target.rename(place)
-        for place in places:
-            shutil.rmtree(place, ignore_errors=True)
+        for rest in places:
+            with suppress(OSError):
+                _remove_rest(rest)
+            shutil.rmtree(rest, ignore_errors=True)
         raise
 
 
@@ -135,11 +138,13 @@ def _rests(targets: Sequence[Path]) -> list[Path]:
 
 
 def _remove_rest(place: Path) -> None:
-    """Remove what a killed restore has left; its mark goes last, so that it is known until then."""
+    """Remove what a killed restore has left; its mark goes last, on the disk too, so that it is
+    known until then."""
     if (place / MARK).exists():
         for one in place.iterdir():
             if one.name != MARK:
                 shutil.rmtree(one) if one.is_dir() else one.unlink()
+        HOST.fsync_dir(place)
         (place / MARK).unlink()
     elif not place.is_dir() or any(place.iterdir()):
         return

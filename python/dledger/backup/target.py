@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from dledger.errors import ConfigError, PathError
 from dledger.storage.disk.disk import RealDisk
+from dledger.storage.disk.small_files import sync_names_above
 
 HOST: Final = RealDisk()
 LOCAL: Final = ("file", "local")
@@ -49,8 +50,9 @@ class Target(Protocol):
         """Put a whole file there. It has its name when all of it is durable, as far as the place
         can do that."""
 
-    def remove(self, name: str) -> None:
-        """A file that may be gone already."""
+    def remove(self, *names: str) -> None:
+        """Files that may be gone already. They are gone for good on return, as far as the place can
+        do that."""
 
     def remove_rests(self, before_s: float) -> None:
         """What programs have left of files that they were writing when they were killed, before
@@ -103,6 +105,8 @@ class LocalTarget:
     def __init__(self, path: str) -> None:
         self._root = Path(path).expanduser().absolute()
         self.url = str(self._root)
+        self._durable: set[Path] = set()
+        """Directories whose names are on the disk."""
 
     def sizes(self, folder: str) -> dict[str, int]:
         top = self._root / folder
@@ -124,7 +128,7 @@ class LocalTarget:
         path = self._root / name
         fresh = path.with_name(f"{path.name}.{uuid.uuid4().hex}{PART}")
         with named(str(path)):
-            _make_directories(path.parent)
+            self._make_directories(path.parent)
             try:
                 with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
                     out.write(data)
@@ -136,10 +140,24 @@ class LocalTarget:
                 raise
             HOST.fsync_dir(path.parent)
 
-    def remove(self, name: str) -> None:
-        path = self._root / name
-        with named(str(path)):
-            path.unlink(missing_ok=True)
+    def _make_directories(self, path: Path) -> None:
+        """With durable names, for the user alone: records are in them. Those that are there may be
+        of a backup that was killed before it came to syncing them."""
+        missing = [above for above in (path, *path.parents) if not above.exists()]
+        for directory in reversed(missing):
+            directory.mkdir(0o700, exist_ok=True)
+        self._durable.difference_update(missing)
+        if path not in self._durable:
+            sync_names_above(HOST, path, self._durable)
+
+    def remove(self, *names: str) -> None:
+        for name in names:
+            path = self._root / name
+            with named(str(path)):
+                path.unlink(missing_ok=True)
+        for folder in {(self._root / name).parent for name in names}:
+            with named(str(folder)), suppress(FileNotFoundError):
+                HOST.fsync_dir(folder)
 
     def remove_rests(self, before_s: float) -> None:
         with named(self.url):
@@ -152,14 +170,6 @@ class LocalTarget:
 def _refuse(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         raise error
-
-
-def _make_directories(path: Path) -> None:
-    """With durable names, for the user alone: records are in them."""
-    missing = [above for above in (path, *path.parents) if not above.exists()]
-    for directory in reversed(missing):
-        directory.mkdir(0o700, exist_ok=True)
-        HOST.fsync_dir(directory.parent)
 
 
 class FsspecTarget:
@@ -200,9 +210,10 @@ class FsspecTarget:
                     self._system.rm_file(path)
                 raise
 
-    def remove(self, name: str) -> None:
-        with named(f"{self.url}/{name}"), suppress(FileNotFoundError):
-            self._system.rm_file(self._path(name))
+    def remove(self, *names: str) -> None:
+        for name in names:
+            with named(f"{self.url}/{name}"), suppress(FileNotFoundError):
+                self._system.rm_file(self._path(name))
 
     def remove_rests(self, before_s: float) -> None:
         """These write in place, or show a file when it is whole."""

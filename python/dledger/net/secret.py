@@ -174,7 +174,7 @@ def _refuse_strange_file(what: str, where: Path, status: os.stat_result, owner: 
 
 def create_secret(path: str | os.PathLike[str]) -> None:
     """A new secret of 256 bits in a file with mode 0600. Of several programs that do so at once the
-    first one wins, and none ever sees half a secret.
+    first one wins, and none ever sees half a secret. Durable on return.
 
     Raises:
         FileExistsError: the file is there.
@@ -192,3 +192,13 @@ def create_secret(path: str | os.PathLike[str]) -> None:
         os.link(draft, where)
     finally:
         draft.unlink()
+    sync_names(where.parent)
+
+
+def sync_names(directory: Path) -> None:
+    """Make the names in a directory durable. Raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
