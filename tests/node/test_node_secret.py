@@ -19,13 +19,16 @@ from dledger.net.secret import Secret, Side, create_secret
 from dledger.node.context import CurrentSettings
 from dledger.node.maintenance.exposure import AGAIN_MS, Exposure
 from dledger.node.peers.membership_secret import with_secret
-from dledger.node.peers.secret_enforcement import SECRET_FILE
+from dledger.node.peers.secret_enforcement import SECRET_FILE, Enforcement
 from dledger.protocol.messages.catalog_commands import EnforceSecret
 from dledger.protocol.messages.client import ExecuteRequest, StatusRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
+from dledger.storage.opening import open_settings
+from dledger.storage.recovery.open_files import StoreSettings
 from dledger.types import NodeId
 from tests.node.conftest import BareClient, Group, Play, marked
+from verification.disk.memory_disk import MemoryDisk, kills
 
 STRANGER = HelloRequest(group="test", node_id="n1", nonce=b"s" * 16)
 PEER = HelloRequest(group="test", node_id="n1", nonce=b"p" * 16)
@@ -314,6 +317,39 @@ def config(tmp_path: Path, **fields: Any) -> NodeConfig:
 
 HERE = {NodeId("n0"): "127.0.0.1:7001", NodeId("n1"): "[::1]:7002", NodeId("n2"): "localhost:7003"}
 AWAY = {**HERE, NodeId("n2"): "10.1.2.3:7003"}
+
+
+@pytest.mark.parametrize("came_before", [False, True])
+@pytest.mark.parametrize("choose", [None, lambda n: 0, lambda n: n // 2])
+def test_crash_leaves_the_rule_about_proofs_old_or_new(
+    came_before: bool, choose: Callable[[int], int] | None
+) -> None:
+    """A store that came before secrets takes members without proofs until its group says otherwise,
+    a new one never does, wherever the process is killed, with a power cut or without."""
+    root = Path("/disk/n0")
+    sizes = {"segment_bytes": 1024, "index_file_bytes": 320, "disk_reserve_bytes": 0}
+    settings = StoreSettings(directory=root, node_id=NodeId("n0"), **sizes)
+
+    def stored() -> tuple[MemoryDisk]:
+        disk = MemoryDisk()
+        if came_before:
+            open_settings(settings, disk).close()
+        return (disk,)
+
+    for (disk,) in kills(stored, lambda disk: Enforcement(disk, root), least=3):
+        disk.reboot(choose is not None, choose)
+        assert Enforcement(disk, root).on != came_before
+
+    def ruled() -> tuple[MemoryDisk, Enforcement]:
+        (disk,) = stored()
+        return disk, Enforcement(disk, root)
+
+    for disk, _ in kills(ruled, lambda _, rule: rule.enforce(), least=3 * came_before):
+        disk.reboot(choose is not None, choose)
+        assert Enforcement(disk, root)._slots.payload in (b"optional", b"required")
+        Enforcement(disk, root).enforce()
+        disk.reboot(power=True)
+        assert Enforcement(disk, root).on
 
 
 def test_nodes_on_one_machine_find_the_users_secret(tmp_path: Path, user_directory: Path) -> None:

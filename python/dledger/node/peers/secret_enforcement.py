@@ -32,6 +32,9 @@ class Enforcement:
             disk.mkdir(directory)
             create_slots(disk, self._path, MAGIC, _OPTIONAL if came_before else _REQUIRED)
         self._slots = SlotFile(disk.open(self._path), MAGIC)
+        self._is_durable = False
+        """`enforce` has written the record. One that was there may be a page that was never
+        synced."""
 
     @property
     def on(self) -> bool:
@@ -40,8 +43,9 @@ class Enforcement:
 
     def enforce(self) -> None:
         """Durable on return. Raises OSError."""
-        if not self.on:
+        if not self._is_durable:
             self._slots.write_both(_REQUIRED)
+            self._is_durable = True
 
 
 def is_enforced(disk: Disk, directory: Path) -> bool:
