@@ -21,7 +21,7 @@ DIST ?= $(VENV)/dist
 SPARK_ENV = JAVA_HOME="$$($(BIN)/python -m dledger.datasource.java --install)" && export JAVA_HOME && \
 	export PATH="$(abspath $(BIN)):$$PATH" PYSPARK_PYTHON="$(abspath $(BIN)/python)" &&
 
-.PHONY: help setup check lint types layers length site notebooks test docs-test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks members backups chaos rotations strangers rights sim judges matrix promtool mutants twins schedules crash-points byte-flips disk-errors kafka compatibility interop fuzz deploy-check evidence wheel sbom audit interpreters console-test clean
+.PHONY: help setup check lint types layers length site notebooks test docs-test demo bench profile pairs section-pairs bench-compare performance kills job-kills counted-bench interrupts forks members backups chaos rotations strangers rights sim judges matrix promtool mutants twins schedules crash-points byte-flips disk-errors kafka compatibility upgrades interop fuzz deploy-check evidence wheel sbom audit interpreters console-test clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -160,8 +160,8 @@ kafka: $(VENV)/.package $(KAFKA)/.jars  ## copy a topic of a real Kafka here and
 compatibility: $(VENV)/.package  ## let an earlier release read what this one writes (BEFORE=0cc0c48)
 	@$(SPARK_ENV) $(BIN)/python tests/compatibility/both_ways.py $(or $(BEFORE),0cc0c48)
 
-upgrades: $(VENV)/.package  ## roll nodes from the wheel of the release before to this one and back under appends, ROUNDS=10 times, then upgrade the group
-	@DLEDGER_UPGRADES=$(or $(ROUNDS),10) $(BIN)/python -m pytest tests/compatibility/test_upgrades.py
+upgrades: $(VENV)/.package  ## roll nodes from the wheel of the release before to this one and back under appends and a Spark stream, ROUNDS=10 times, then upgrade the group; and run the client tests of either release with nodes of the other
+	@$(SPARK_ENV) DLEDGER_UPGRADES=$(or $(ROUNDS),10) $(BIN)/python -m pytest -rP tests/compatibility/test_upgrades.py tests/compatibility/test_client_tests.py
 
 interop: $(VENV)/.package $(INTEROP)/.jars  ## run the tests against the real RocketMQ 4.9 and DLedger (needs Maven and a Java 17 compiler)
 	@$(SPARK_ENV) DLEDGER_INTEROP=$(abspath $(INTEROP)) $(BIN)/python -m pytest tests/interop

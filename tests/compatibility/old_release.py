@@ -42,6 +42,11 @@ def install(root: Path, commit: str = COMMIT) -> Path:
     return python
 
 
+def tree_of(python: Path) -> Path:
+    """The checkout behind an interpreter that `install` has made."""
+    return python.parents[2] / "tree"
+
+
 def _run(*command: str) -> str:
     try:
         done = subprocess.run(

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from client_round import play
-from old_release import NotThere, install
+from rolling_copy import ALL, RUNS
 
 from dledger import Client
 from dledger.cli.main import main
@@ -25,19 +25,12 @@ from dledger.release import FIRST_RELEASES, GROUP_VERSION
 
 pytestmark = pytest.mark.cluster
 NEW = Path(sys.executable)
+CAMPAIGN = "DLEDGER_UPGRADES" in os.environ
 ROUNDS = int(os.environ.get("DLEDGER_UPGRADES", "1"))
 PATIENCE_S = 120
+SPARK_S = 300
 SMALL = ("segment_bytes=16777216", "index_file_bytes=1048576")
 NODES = ("n0", "n1", "n2")
-
-
-@pytest.fixture(scope="session")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter that has the release before."""
-    try:
-        return install(tmp_path_factory.mktemp("old"))
-    except NotThere as reason:
-        pytest.skip(f"the release before is not there: {reason}")
 
 
 class Group:
@@ -123,10 +116,9 @@ def group(tmp_path: Path) -> Iterator[Group]:
 
 
 @contextmanager
-def appending(group: Group, topic: str) -> Iterator[list[bytes]]:
+def appending(group: Group, topic: str, acknowledged: list[bytes]) -> Iterator[None]:
     """Appends one value after the other while the block runs; each is acknowledged, or the block
-    fails at its end. The list has those that were."""
-    acknowledged: list[bytes] = []
+    fails at its end. The list gets those that were."""
     failed: list[BaseException] = []
     ends = threading.Event()
 
@@ -143,42 +135,97 @@ def appending(group: Group, topic: str) -> Iterator[list[bytes]]:
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        yield acknowledged
+        yield
     finally:
         ends.set()
         thread.join()
     assert not failed, failed
 
 
+@contextmanager
+def copying(group: Group, python: Path, *, to_the_end: bool = False) -> Iterator[None]:
+    """Spark of the release of that interpreter copies topic t to topic copy while the block runs;
+    goes on from its checkpoint behind an earlier one. ``to_the_end``: until all is copied. Only in
+    ``make upgrades``: Spark takes half a minute."""
+    if not CAMPAIGN:
+        yield
+        return
+    program = Path(__file__).with_name("rolling_copy.py")
+    command = [str(python), str(program), group.bootstrap, "t", "copy", "checkpoint"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with (
+        (group.folder / "spark.log").open("ab") as log,
+        subprocess.Popen(
+            command,
+            cwd=group.folder,
+            env=group.environment | {"PYSPARK_PYTHON": str(python)},
+            stderr=log,
+            **pipes,
+        ) as process,
+    ):
+        give_up = threading.Timer(SPARK_S, process.kill)
+        try:
+            assert process.stdout is not None
+            give_up.start()
+            assert process.stdout.readline().strip() == RUNS, _end_of(log.name)
+            give_up.cancel()
+            yield
+            process.communicate(ALL if to_the_end else "", timeout=SPARK_S)
+        finally:
+            give_up.cancel()
+            process.kill()
+    assert process.returncode == 0, _end_of(log.name)
+
+
+def _end_of(log: str) -> str:
+    return Path(log).read_text()[-3000:]
+
+
 def test_group_rolls_forth_and_back_and_is_upgraded(old: Path, group: Group) -> None:
-    """No append fails and none is lost while its nodes change their release, until the new version
-    is active; then an old node says what to install, and its files stay."""
+    """No append fails and none is lost, and a Spark stream copies each record once, while the nodes
+    change their release, and Spark too, until the new version is active; then an old node says what
+    to install, and its files stay."""
     group.start(old)
     with group.client() as client:
         client.create_topic("t")
-    with appending(group, "t") as acknowledged:
-        for _ in range(ROUNDS):
-            group.roll(NEW)
+        client.create_topic("copy")
+        client.append("t", b"0")
+    rolls = [NEW, old] * ROUNDS + [NEW]
+    acknowledged = [b"0"]
+    with copying(group, old), appending(group, "t", acknowledged):
+        for python in rolls[:ROUNDS]:
+            group.roll(python)
             assert set(group.versions().values()) == {0}
-            group.roll(old)
-        group.roll(NEW)
+    with copying(group, NEW, to_the_end=True), appending(group, "t", acknowledged):
+        for python in rolls[ROUNDS:]:
+            group.roll(python)
+            assert set(group.versions().values()) == {0}
         assert group.cli(f"--check {group.bootstrap}")[0] == 0
         assert set(group.versions().values()) == {0}
         code, said = group.cli(group.bootstrap)
         assert (code, f"version {GROUP_VERSION} is active now" in said) == (0, True), said
         _until(lambda: set(group.versions().values()) == {GROUP_VERSION})
         assert group.cli(group.bootstrap)[0] == 0
-        group.stop("n2")
-        before = files(group.folder / "n2")
-        process = group.spawn("n2", old, stderr=subprocess.PIPE)
-        words = process.communicate(timeout=PATIENCE_S)[1].decode()
-        assert process.returncode == 2
-        assert f"install dledger {FIRST_RELEASES[GROUP_VERSION]} or newer" in words
-        assert files(group.folder / "n2") == before
-        group.start(NEW, "n2")
-        group.catch_up("n2")
+        old_node_is_refused(old, group)
     with group.client() as client:
-        assert client.table("t").column("value").to_pylist() == acknowledged
+        for topic in ("t", "copy") if CAMPAIGN else ("t",):
+            assert client.table(topic).column("value").to_pylist() == acknowledged
+    restarts = len(rolls) * len(NODES)
+    print(f"{restarts} restarts, {len(acknowledged)} appends: 0 failed, 0 lost, copied once")  # noqa: T201
+
+
+def old_node_is_refused(old: Path, group: Group) -> None:
+    """An old node does not start on the files of an upgraded one, says what to install, and changes
+    none of them."""
+    group.stop("n2")
+    before = files(group.folder / "n2")
+    process = group.spawn("n2", old, stderr=subprocess.PIPE)
+    words = process.communicate(timeout=PATIENCE_S)[1].decode()
+    assert process.returncode == 2
+    assert f"install dledger {FIRST_RELEASES[GROUP_VERSION]} or newer" in words
+    assert files(group.folder / "n2") == before
+    group.start(NEW, "n2")
+    group.catch_up("n2")
 
 
 def files(directory: Path) -> dict[str, bytes]:
