@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dledger.cli.group.filling import filling
 from dledger.cli.group.replacing import Replacement, ReplaceStep, next_step
 from dledger.client.catching_up import CatchingUp, lack_of
 from dledger.errors import ConfigError, Unavailable
@@ -165,6 +166,44 @@ def test_progress_has_entries_bytes_rate_and_what_is_left() -> None:
         "n9 lacks 900 entries, 921,600 bytes",
         "n9 lacks 450 entries, 460,800 bytes; 0.1 MiB/s, about 6 s more",
     ]
+
+
+def test_bytes_are_shown_in_place_of_lines_where_somebody_shows_them() -> None:
+    """Also where more is appended meanwhile than comes: nothing is shown twice, or goes back."""
+    told: list[str] = []
+    shown: list[tuple[int, int]] = []
+    clock = Clock()
+    catching = CatchingUp(
+        "n9", 10, now_s=clock, tell=told.append, moved=lambda *so: not shown.append(so)
+    )
+    for clock.now_s, lack in ((0, 900), (6, 700), (7, 800), (12, 100)):
+        catching.look(far(lack, lack << 10))
+    kib = [(size >> 10, total >> 10) for size, total in shown]
+    assert kib == [(0, 900), (200, 900), (0, 900), (600, 900)]
+    assert told == []
+
+
+def test_bytes_of_a_whole_state_come_before_those_of_the_log() -> None:
+    shown: list[tuple[int, int]] = []
+    catching = CatchingUp(
+        "n9", 10, now_s=Clock(), tell=lambda text: None, moved=lambda *so: not shown.append(so)
+    )
+    for got in (1000, 4000):
+        catching.look(far(1001, 9 << 20, install={"bytes": got, "of": 5000}))
+    for lack in (700, 200):
+        catching.look(far(lack, lack))
+    assert shown == [(0, 4000), (3000, 4000), (0, 3700), (500, 3700)]
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_has_a_line_of_progress_and_a_log_has_lines(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
+    with filling() as shown:
+        catching = CatchingUp("n9", 10, now_s=Clock(), tell=shown.tell, moved=shown.moved)
+        catching.look(far(900, 900))
+    assert ("n9 lacks 900 entries" in capsys.readouterr().err) == (not is_terminal)
 
 
 def test_progress_of_one_that_takes_the_state_over() -> None:

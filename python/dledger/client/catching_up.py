@@ -20,6 +20,16 @@ Found = Mapping[str, State]
 """By node, what it says of itself."""
 
 
+Moved = Callable[[int, int], bool]
+"""Hears at each look of so many more bytes of about so many in all; True where it shows them, so
+that no line has to tell of them."""
+
+
+def show_nothing(_size: int, _total: int) -> bool:
+    """Of a program that shows no bytes."""
+    return False
+
+
 def leader_of(found: Found) -> State | None:
     """What the newest leader says; None where there is none."""
     leaders = [state for state in found.values() if state.get("role") == "LEADER"]
@@ -69,12 +79,17 @@ class CatchingUp:
         patience_s: float,
         *,
         tell: Callable[[str], object],
+        moved: Moved = show_nothing,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._node = node
         self._patience_s = patience_s
         self._now_s = now_s
         self._tell = tell
+        self._moved = moved
+        self._done = 0
+        self._left: tuple[bool, int] | None = None
+        """Whether it takes over a whole state, and how many bytes it lacked at least."""
         self._began_s = self._since_s = now_s()
         self._told_s: float | None = None
         self._first: Lack | None = None
@@ -92,7 +107,8 @@ class CatchingUp:
         if standing.get("too_slow"):
             raise ConfigError(
                 f"{self._node} does not catch up: more is appended than it can take. Append less "
-                "for a while, or give it a faster machine, and say this again"
+                "for a while, give it a faster machine, or raise catch_up_bytes_per_s where that "
+                "is set, and say this again"
             )
         if lack is not None and self._is_further(lack):
             self._best, self._since_s = lack, now_s
@@ -101,12 +117,29 @@ class CatchingUp:
                 f"{self._node} gets no further for {self._patience_s:g} s{_what(lack, standing)}. "
                 "Nothing is lost: see its log, and say this again"
             )
-        if lack is None or (self._told_s is not None and now_s - self._told_s < TELL_S):
+        if lack is None:
             return
+        is_shown = self._show(lack)
         self._first = self._first or lack
+        if is_shown or (self._told_s is not None and now_s - self._told_s < TELL_S):
+            return
         if lack.entries or lack.state:
             self._told_s = now_s
             self._tell(f"{self._node} {_words(lack)}{self._rate(lack, now_s)}")
+
+    def _show(self, lack: Lack) -> bool:
+        """Whether the bytes that came since the last look are shown."""
+        if lack.bytes is None:
+            return False
+        is_state = lack.state > 0
+        left = lack.state - lack.taken if is_state else lack.bytes
+        gained = 0
+        if self._left is not None and self._left[0] == is_state:
+            gained = max(0, self._left[1] - left)
+            left = min(left, self._left[1])
+        self._left = is_state, left
+        self._done += gained
+        return self._moved(gained, self._done + left)
 
     def _is_further(self, lack: Lack) -> bool:
         best = self._best
@@ -158,10 +191,14 @@ def looks(client: Client, patience_s: float) -> Iterator[tuple[State, Found]]:
 
 
 def wait_until_near(
-    client: Client, node: str, patience_s: float, tell: Callable[[str], object]
+    client: Client,
+    node: str,
+    patience_s: float,
+    tell: Callable[[str], object],
+    moved: Moved = show_nothing,
 ) -> None:
     """Until a learner may be promoted, or the leader has a reason against that of its own."""
-    way = CatchingUp(node, patience_s, tell=tell)
+    way = CatchingUp(node, patience_s, tell=tell, moved=moved)
     for leader, found in looks(client, patience_s):
         role = leader.get("member_roles", {}).get(node)
         standing = leader.get("standings", {}).get(node)
@@ -171,10 +208,14 @@ def wait_until_near(
 
 
 def wait_until_there(
-    client: Client, node: str, patience_s: float, tell: Callable[[str], object]
+    client: Client,
+    node: str,
+    patience_s: float,
+    tell: Callable[[str], object],
+    moved: Moved = show_nothing,
 ) -> None:
     """Until a member has what the leader had at first."""
-    way, goal = CatchingUp(node, patience_s, tell=tell), None
+    way, goal = CatchingUp(node, patience_s, tell=tell, moved=moved), None
     for leader, found in looks(client, patience_s):
         if (lack := lack_of(found, node)) is not None:
             goal = leader["end_index"] if goal is None else goal

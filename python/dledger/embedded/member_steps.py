@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dledger.catalog.versions import SINCE
 from dledger.client import Client
-from dledger.client.catching_up import wait_until_near
+from dledger.client.catching_up import Moved, show_nothing, wait_until_near
 from dledger.embedded.groupfile import GroupFile
 from dledger.embedded.settings import TLS_SETTINGS
 from dledger.errors import ConfigError, DLedgerError, Unavailable
@@ -62,11 +62,13 @@ class MemberSteps:
         client: for the group; of the caller's, who closes it.
         patience_s: how long a learner may get no further.
         tell: a line about the progress.
+        moved: the bytes that a learner has got.
     """
 
     client: Client
     patience_s: float = 15.0
     tell: Tell = field(default=say_nothing)
+    moved: Moved = field(default=show_nothing)
 
     def now(self) -> MembersNow:
         """The members, and who leads them.
@@ -109,7 +111,7 @@ class MemberSteps:
             self.client.add_member(node, address)
             self.tell(f"{node} at {address} is a learner, and gets the log")
         if role != VOTER:
-            wait_until_near(self.client, node, self.patience_s, self.tell)
+            wait_until_near(self.client, node, self.patience_s, self.tell, self.moved)
         before_vote()
         self.client.promote_member(node)  # of a voter, too: that may not be committed yet
         if role != VOTER:

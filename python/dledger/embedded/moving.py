@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Final
 
+from dledger.client.catching_up import Moved, show_nothing
 from dledger.config import EMBEDDED_DEFAULTS, GroupConfig, format_peers
 from dledger.embedded.group import EmbeddedGroup
 from dledger.embedded.groupfile import GroupFile
@@ -46,6 +47,7 @@ class Move:
         make_client: for the group.
         patience_s: how long a target may get no further while it catches up.
         tell: a line about the progress.
+        moved: the bytes that a new node has got.
     """
 
     path: str | os.PathLike[str]
@@ -53,6 +55,7 @@ class Move:
     make_client: MakeClient = group_client
     patience_s: float = 15.0
     tell: Tell = field(default=say_nothing)
+    moved: Moved = field(default=show_nothing)
 
     def run(self) -> GroupFile:
         """The group, when its members are the targets and nothing of it runs in the path.
@@ -69,7 +72,7 @@ class Move:
             with home.lock():
                 file = retire_nodes(home, present_file(home))
             with self.make_client(file, self.patience_s) as client:
-                steps = MemberSteps(client, self.patience_s, self.tell)
+                steps = MemberSteps(client, self.patience_s, self.tell, self.moved)
                 for node in file.leaving:
                     remove_node(home, steps, node)
                 steps.check_version()

@@ -6,6 +6,7 @@ import itertools
 import os
 from dataclasses import dataclass, field, replace
 
+from dledger.client.catching_up import Moved, show_nothing
 from dledger.embedded.group import EmbeddedGroup
 from dledger.embedded.groupfile import GroupFile
 from dledger.embedded.home import Home
@@ -33,6 +34,7 @@ class Resize:
         make_client: for the group.
         patience_s: how long a new node may get no further while it catches up.
         tell: a line about the progress.
+        moved: the bytes that a new node has got.
     """
 
     path: str | os.PathLike[str]
@@ -40,6 +42,7 @@ class Resize:
     make_client: MakeClient = group_client
     patience_s: float = 15.0
     tell: Tell = field(default=say_nothing)
+    moved: Moved = field(default=show_nothing)
 
     def run(self) -> GroupFile:
         """The group, when it has so many nodes.
@@ -63,7 +66,7 @@ class Resize:
             with home.lock():
                 file = retire_nodes(home, present_file(home))
             with self.make_client(file, self.patience_s) as client:
-                steps = MemberSteps(client, self.patience_s, self.tell)
+                steps = MemberSteps(client, self.patience_s, self.tell, self.moved)
                 for node in file.leaving:  # whatever the number is now: it may be out already
                     remove_node(home, steps, node)
                 self._check_alone(home, steps)

@@ -15,9 +15,9 @@ from dledger.cli.common import (
     json_option,
     open_client,
     print_rows,
-    tell_progress,
     yes_option,
 )
+from dledger.cli.group.filling import filling
 from dledger.cli.group.node_states import GroupLook, State, look_at, members_now
 from dledger.cli.group.replacing import Replacement, replace_member
 from dledger.client.catching_up import behind, wait_until_near, wait_until_there
@@ -72,8 +72,8 @@ def add(node: str, address: str, observer: bool, rack: str, bootstrap: str, time
 def promote(node: str, bootstrap: str, timeout: float) -> None:
     """Let the learner NODE vote and count, as soon as it has caught up. Gives up when it gets no
     further for --timeout."""
-    with open_client(bootstrap, timeout) as client:
-        wait_until_near(client, node, timeout, tell_progress)
+    with open_client(bootstrap, timeout) as client, filling() as shown:
+        wait_until_near(client, node, timeout, shown.tell, shown.moved)
         client.promote_member(node)
     click.echo(f"{node} is a voter")
 
@@ -116,8 +116,8 @@ def replace(old: str, new: str, yes: bool, bootstrap: str, timeout: float) -> No
     wanted = _replacement(old, new)
     question = f"Remove {old} from the group for ever, as soon as {wanted.new} has its place?"
     confirm(yes, question, f"{old} would be gone for ever: say --yes")
-    with open_client(bootstrap, timeout) as client:
-        did_any = replace_member(client, wanted, timeout)
+    with open_client(bootstrap, timeout) as client, filling() as shown:
+        did_any = replace_member(client, wanted, timeout, shown)
     already = "" if did_any else " already"
     click.echo(f"{wanted.new} at {wanted.address} has the place of {old}{already}")
 
@@ -144,10 +144,10 @@ def _replacement(old: str, new: str) -> Replacement:
 def readdress(node: str, address: str, bootstrap: str, timeout: float) -> None:
     """The member NODE, which has moved with its disk, is reached at HOST:PORT from now on. Start it
     there first. All nodes and clients learn the address."""
-    with open_client(bootstrap, timeout) as client:
+    with open_client(bootstrap, timeout) as client, filling() as shown:
         client.readdress_member(node, address)
-        tell_progress(f"{node} is at {address}")
-        wait_until_there(client, node, timeout, tell_progress)
+        shown.tell(f"{node} is at {address}")
+        wait_until_there(client, node, timeout, shown.tell, shown.moved)
     click.echo(f"{node} is at {address}, and has everything")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from dledger.cli.common import tell_progress
+from dledger.cli.group.filling import LINES, Filling
 from dledger.cli.group.node_states import State
 from dledger.client.catching_up import CatchingUp, looks
 from dledger.config import nearest
@@ -90,7 +90,9 @@ def _check_new(leader: State, wanted: Replacement, *, is_marked: bool) -> None:
         raise ConfigError(f"{new} is a member already, at {place}: say {new}={place}")
 
 
-def replace_member(client: Client, wanted: Replacement, patience_s: float) -> bool:
+def replace_member(
+    client: Client, wanted: Replacement, patience_s: float, shown: Filling = LINES
+) -> bool:
     """All steps that are left; False where there was none.
 
     Raises:
@@ -107,17 +109,17 @@ def replace_member(client: Client, wanted: Replacement, patience_s: float) -> bo
             return did_any
         did_any = True
         if step is ReplaceStep.WAIT:
-            way = way or CatchingUp(new, patience_s, tell=tell_progress)
+            way = way or CatchingUp(new, patience_s, tell=shown.tell, moved=shown.moved)
             way.look(found)
         elif step is ReplaceStep.ADD:
             client.add_member(new, wanted.address, replaces=old)
-            tell_progress(f"{new} gets the log, and does not count yet")
+            shown.tell(f"{new} gets the log, and does not count yet")
         elif step is ReplaceStep.PROMOTE:
             client.promote_member(new)
-            tell_progress(f"{new} is a voter")
+            shown.tell(f"{new} is a voter")
         else:
             client.remove_member(old)
-            tell_progress(f"{old} is no member")
+            shown.tell(f"{old} is no member")
     raise AssertionError("it is looked at again and again")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dledger.cli.common import PATH, timeout_option
-from dledger.cli.node.up import client_for_command, say
+from dledger.cli.node.up import client_for_command
 
 
 @click.command()
@@ -33,13 +33,15 @@ def move(path: Path, servers: str, print_serve: bool, timeout: float) -> None:
     deleted. PATH says from then on where the group is: programs that name it find the group there,
     and so does this command, which moves it on. Said again, it goes on where it was interrupted.
     """
+    from dledger.cli.group.filling import filling
     from dledger.config import parse_peers
     from dledger.embedded.moving import Move
 
-    job = Move(path, parse_peers(servers), client_for_command, timeout, say)
+    nodes = parse_peers(servers)
     if print_serve:
-        for line in job.serve_commands():
+        for line in Move(path, nodes, client_for_command, timeout).serve_commands():
             click.echo(line)
         return
-    file = job.run()
+    with filling() as shown:
+        file = Move(path, nodes, client_for_command, timeout, shown.tell, shown.moved).run()
     click.echo(f"{path}: the group is at {file.bootstrap_servers}, and {path} says so")

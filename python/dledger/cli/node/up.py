@@ -37,6 +37,7 @@ def up(path: Path, nodes: int | None, advertise_host: str | None, timeout: float
     With --nodes a node that is added gets the whole log before it counts, and one that is removed
     counts no more before its files are deleted. Said again, it goes on where it was interrupted.
     """
+    from dledger.cli.group.filling import filling
     from dledger.embedded import connect_path
     from dledger.embedded.group import read_group
     from dledger.embedded.home import Home
@@ -48,14 +49,10 @@ def up(path: Path, nodes: int | None, advertise_host: str | None, timeout: float
     if nodes is None:
         _, file = read_group(path)
     else:
-        file = Resize(path, nodes, client_for_command, timeout, say).run()
+        with filling() as shown:
+            file = Resize(path, nodes, client_for_command, timeout, shown.tell, shown.moved).run()
     places = ", ".join(f"{node} {file.addresses[node]}" for node in file.members)
     click.echo(f"{path}: {places}")
-
-
-def say(line: str) -> None:
-    """Progress."""
-    click.echo(line, err=True)
 
 
 def client_for_command(file: GroupFile, timeout_s: float) -> Client:
