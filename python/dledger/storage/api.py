@@ -178,7 +178,7 @@ class LogStore(Protocol):
         """Entries up to ``index`` are committed: never cut them. Written down with the next
         sync."""
 
-    def read(self, begin: Index, max_bytes: int, end: Index | None = None) -> list[Entry]:
+    def read(self, begin: Index, max_bytes: int, end: Index | None = None) -> Sequence[Entry]:
         """Consecutive entries from ``begin``, up to ``max_bytes`` but at least one, all before
         ``end`` (exclusive); empty at the end of the log. Checksums are verified; stops in front of
         a corrupt entry.

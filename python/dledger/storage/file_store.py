@@ -288,7 +288,7 @@ class FileStore:
         """See `LogStore.note_commit`."""
         self._commit = Index(max(self._commit, min(index, self._view.end.position.index)))
 
-    def read(self, begin: Index, max_bytes: int, end: Index | None = None) -> list[Entry]:
+    def read(self, begin: Index, max_bytes: int, end: Index | None = None) -> Sequence[Entry]:
         """See `LogStore.read`."""
         self._check_alive()
         try:

@@ -104,7 +104,7 @@ class Backups(NodePart):
         connection: Connection,
         request_id: int,
         begin: LogEnd,
-        done: asyncio.Future[list[Entry]],
+        done: asyncio.Future[Sequence[Entry]],
     ) -> None:
         self._opening -= 1
         if done.cancelled() or self._ready_loop.failed:

@@ -248,7 +248,7 @@ class ReadyLoop:
             return
         error = done.exception()
         if error is None:
-            self.feed(self.raft.loaded, load.peer, tuple(done.result()), self._now_ms())
+            self.feed(self.raft.loaded, load.peer, done.result(), self._now_ms())
         elif isinstance(error, CorruptEntry | OffsetOutOfRange):
             logger.error(
                 "cannot send entries from %d on to %s: %s", load.begin_index, load.peer, error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from dledger.catalog.results import CommandResult, DataResult
@@ -98,7 +98,7 @@ class Applier(NodePart):
             self._busy = True
             self._loop.call_soon(self._next)
 
-    def _read(self, done: asyncio.Future[list[Entry]]) -> None:
+    def _read(self, done: asyncio.Future[Sequence[Entry]]) -> None:
         if self._stopped or done.cancelled():
             return
         error = done.exception()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from dledger.errors import CorruptEntry, OffsetOutOfRange
@@ -43,7 +44,7 @@ class RepairServer(NodePart):
             )
             future.add_done_callback(lambda done: self._read(request, done))
 
-    def _read(self, request: RepairRequest, done: asyncio.Future[list[Entry]]) -> None:
+    def _read(self, request: RepairRequest, done: asyncio.Future[Sequence[Entry]]) -> None:
         self._serving -= 1
         if done.cancelled() or self._stopped:
             return

@@ -20,9 +20,11 @@ from dledger.protocol.messages.entry import (
     body_is_sound,
     parse,
 )
+from dledger.protocol.messages.entry_runs import Entries
 from dledger.storage.api import Fault
 from dledger.storage.log.index import LogIndex, LogIndexUnit
 from dledger.storage.log.index_rebuild import first_index, header_at, rebuild_index
+from dledger.storage.log.run_reader import LEAST_BYTES, read_runs
 from dledger.storage.log.segments import SegmentFiles
 from dledger.storage.log.walker import MAX_MAGIC, Chain
 from dledger.storage.meta.recovery_point import EMPTY_LOG, FIRST, before_first
@@ -79,10 +81,15 @@ class Reader:
         """The entry was repaired."""
         self._damaged.discard(index)
 
-    def read(self, begin: Index, max_bytes: int, end: Index | None = None) -> list[Entry]:
+    def read(self, begin: Index, max_bytes: int, end: Index | None = None) -> Sequence[Entry]:
         """See `LogStore.read`."""
         return self._look(
-            f"entry {begin}", begin, lambda view: self._read(view, begin, max_bytes, end)
+            f"entry {begin}",
+            begin,
+            lambda view: (
+                self._read_runs(view, begin, max_bytes, end)
+                or self._read(view, begin, max_bytes, end)
+            ),
         )
 
     def read_bodies(self, refs: Sequence[tuple[int, int, int]]) -> list[Buffer]:
@@ -186,6 +193,24 @@ class Reader:
                 )
             bodies.append(body)
         return bodies
+
+    def _read_runs(
+        self, view: LogView, begin: Index, max_bytes: int, end: Index | None
+    ) -> Entries | None:
+        """Many entries at once, where all is as it should be."""
+        self._check_range(view, begin)
+        most = view.end.position.index + 1 - begin if end is None else end - begin
+        if max_bytes < LEAST_BYTES or most < 2:
+            return None
+        unit = self.locate(begin, view)
+        if begin == view.begin_index:
+            chain_crc = view.begin_chain
+        else:
+            chain_crc = header_at(self._data, self.locate(Index(begin - 1), view).pos)[6]
+        if chain_crc < 0:
+            return None
+        end_pos = view.end.end_pos
+        return read_runs(self._data, self._index, unit, chain_crc, end_pos, max_bytes, most)
 
     def _read(self, view: LogView, begin: Index, max_bytes: int, end: Index | None) -> list[Entry]:
         self._check_range(view, begin)
