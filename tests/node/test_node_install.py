@@ -29,7 +29,7 @@ from trimming import (
 from dledger.errors import CorruptEntry, CorruptStore, OffsetOutOfRange
 from dledger.node.snapshot.image import Image, Unpacker
 from dledger.node.snapshot.receiver import SnapshotReceiver
-from dledger.node.snapshot.sender import KEPT_MS
+from dledger.node.snapshot.sender import KEPT_MS, PIECES_A_SECOND
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
 from dledger.raft.state.ready import IDLE
@@ -200,6 +200,30 @@ async def test_only_a_leader_whose_catalog_has_what_is_gone_gives_its_state(grou
     assert leader.parts.snapshots.sender.floor == 0, "what the image begins with stays"
     serve(asked_by(leader, piece.last_included_index, piece.size - 5))
     assert len(said.pop().data) == 5
+
+
+@pytest.mark.group(1)
+async def test_pieces_of_a_state_are_as_far_apart_as_the_limit_says(
+    group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, said, index = await given(group)
+    sender, limit, now_s = node.parts.snapshots.sender, 1000, 0.0
+    waits: list[float] = []
+
+    def at_once(wait_s: float, call: Any, *arguments: Any) -> None:
+        nonlocal now_s
+        waits.append(wait_s)
+        now_s += wait_s
+        call(*arguments)
+
+    monkeypatch.setattr(node.raft.leader.pace, "limit_of", lambda peer, now_ms: limit)
+    monkeypatch.setattr(sender, "_loop", SimpleNamespace(call_later=at_once))
+    monkeypatch.setattr(sender, "_now_ms", lambda: round(now_s * 1000))
+    for _ in range(20):
+        sender.serve(asked_by(node, index, 0, 10_000))
+    sizes = [len(piece.data) for piece in said]
+    assert max(sizes) <= limit // PIECES_A_SECOND, "a piece that would be asked for again"
+    assert sum(sizes) / sum(waits) == pytest.approx(limit, rel=0.2)
 
 
 def asked_by(node: Any, index: int = -1, offset: int = 0, max_bytes: int = 100) -> SnapshotRequest:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.node.access.token_bucket import TokenBucket
+from dledger.token_bucket import TokenBucket
 
 RATE = 1000
 Steps = list[tuple[float, int]]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypeVar
 
 from dledger.config.names import check_name, nearest
-from dledger.config.settings import MIB, GroupConfig, NodeConfig
+from dledger.config.settings import LEAST_CATCH_UP, MIB, GroupConfig, NodeConfig
 from dledger.errors import ConfigError
 from dledger.types import NodeId
 
@@ -28,6 +28,14 @@ class Numbers:
 
     least: int = 0
     most: int = MOST
+    or_zero: bool = False
+    """0 is one of them, too: no limit."""
+
+    def __contains__(self, number: int) -> bool:
+        return self.least <= number <= self.most or (self.or_zero and number == 0)
+
+    def __str__(self) -> str:
+        return f"{'0, or one ' if self.or_zero else ''}from {self.least} to {self.most}"
 
 
 class Hours:
@@ -41,6 +49,7 @@ class Nodes:
 DYNAMIC: Final[Mapping[str, Numbers | Hours | Nodes]] = {
     "ack_timeout_ms": Numbers(100, HOUR_MS),
     "push_timeout_ms": Numbers(100, HOUR_MS),
+    "catch_up_bytes_per_s": Numbers(LEAST_CATCH_UP, or_zero=True),
     "pending_bytes": Numbers(MIB),
     "max_topics": Numbers(1),
     "max_partitions": Numbers(1),
@@ -123,9 +132,9 @@ def wrong_value(name: str, text: str) -> str:
     if len(text) > MAX_TEXT:
         return f"{name}: {text[:40]!r}... has more than {MAX_TEXT} characters"
     match DYNAMIC[topic_and_name(name)[1]]:
-        case Numbers(least, most):
-            if not _NUMBER.fullmatch(text) or not least <= int(text) <= most:
-                return f"{name}: {text[:40]!r} is no whole number from {least} to {most}"
+        case Numbers() as numbers:
+            if not _NUMBER.fullmatch(text) or int(text) not in numbers:
+                return f"{name}: {text[:40]!r} is no whole number {numbers}"
         case Hours():
             if not _HOURS.fullmatch(text):
                 return f"{name}: {text[:40]!r}: write hours, as in '04' or '04;16'"

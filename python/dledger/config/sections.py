@@ -21,7 +21,7 @@ _SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "replication": (
         "ack_timeout_ms", "push_timeout_ms", "push_window_bytes", "push_batch_bytes",
-        "pending_bytes", "max_body_bytes",
+        "catch_up_bytes_per_s", "pending_bytes", "max_body_bytes",
     ),
     "limits": (
         "max_topics", "max_partitions", "max_consumer_groups", "max_producers",

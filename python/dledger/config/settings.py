@@ -18,6 +18,8 @@ from dledger.release import GROUP_VERSION, OLDEST_GROUP_VERSION
 from dledger.types import NodeId
 
 MIB: Final = 1 << 20
+LEAST_CATCH_UP: Final = 64 << 10
+"""Least limit of the bytes a second for members that catch up: a second lets each message pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,11 @@ class GroupConfig:
     """Unacknowledged bytes in flight to one follower."""
     push_batch_bytes: int = 4 * MIB
     """Bytes of entries in one push, unless a single entry is larger."""
+    catch_up_bytes_per_s: int = 0
+    """Most bytes a second that a leader sends to members that are not near the end of its log, all
+    of them together: new ones, and those that were away. It holds back neither entries for a member
+    without which there is no quorum, nor those for members that are near. 0: no limit; else at
+    least 64 KiB."""
     pending_bytes: int = 64 * MIB
     """Appends that a leader holds uncommitted; more is refused with LEADER_PENDING_FULL."""
     max_body_bytes: int = 8 * MIB
@@ -112,6 +119,11 @@ class GroupConfig:
             raise ConfigError(
                 "max_topics, max_partitions, max_consumer_groups, max_catalog_bytes: 1 or more; "
                 "max_producers: 1 to 100000"
+            )
+        if 0 != self.catch_up_bytes_per_s < LEAST_CATCH_UP:
+            raise ConfigError(
+                f"catch_up_bytes_per_s {self.catch_up_bytes_per_s}: write 0 for no limit, or "
+                f"{LEAST_CATCH_UP} or more"
             )
         if self.takeover_ms < 0:
             raise ConfigError(f"takeover_ms {self.takeover_ms} is negative; 0 switches it off")

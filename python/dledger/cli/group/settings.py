@@ -70,7 +70,7 @@ def plain_value(name: str, text: str) -> str:
         if found is None:
             raise ConfigError(f"{name}: {text!r} is no duration: write as 1500ms, 30s, 12h or 7d")
         return str(found)
-    if name.endswith("_bytes"):
+    if name.endswith(("_bytes", "_bytes_per_s")):
         return str(Size().convert(text, None, None))
     return text.replace("_", "") if name.startswith("max_") else text
 

@@ -17,10 +17,10 @@ from typing import Any, Final, Protocol
 from dledger.catalog.access.quotas import BYTES_IN, BYTES_OUT, CONNECTIONS, REQUESTS
 from dledger.net import Connection
 from dledger.net.limits.turns import Clock
-from dledger.node.access.token_bucket import TokenBucket
 from dledger.node.context import NodeContext, NodePart
 from dledger.protocol.messages.throttling import ThrottleNotice
 from dledger.protocol.wire import encode
+from dledger.token_bucket import TokenBucket
 from dledger.types import Principal
 
 MOST_HELD_S: Final = 2.0

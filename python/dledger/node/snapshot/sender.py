@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,12 +15,17 @@ from dledger.node.snapshot.image import Image
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
+from dledger.raft.roles.fill_pace import BURST_S
+from dledger.token_bucket import TokenBucket
 from dledger.types import NO_INDEX, Index, NodeId, Role
 
 logger = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 64 << 10
 """Most bytes of one answer: rows are read on the loop, which has other things to do."""
+PIECES_A_SECOND: Final = 4
+"""Under a limit, a piece is no larger than this part of a second's bytes: it is late, but sooner
+than the member would ask again."""
 KEPT_MS: Final = 10_000
 """How long an image is kept, and with it the entries that it begins with, for a member that asks
 for no more of it."""
@@ -43,6 +49,8 @@ class SnapshotSender(NodePart):
         super().__init__(context)
         self._given: dict[NodeId, Given] = {}
         self._beginning: dict[NodeId, None] = {}
+        self._bucket: TokenBucket | None = None
+        """Of ``catch_up_bytes_per_s``: states and entries count apart."""
 
     @property
     def floor(self) -> Index | None:
@@ -75,7 +83,7 @@ class SnapshotSender(NodePart):
             future.add_done_callback(lambda done: self._begun(request, begin, done))
 
     def _begun(
-        self, request: SnapshotRequest, begin: Index, done: asyncio.Future[list[Entry]]
+        self, request: SnapshotRequest, begin: Index, done: asyncio.Future[Sequence[Entry]]
     ) -> None:
         self._beginning.pop(request.local_id, None)
         if done.cancelled() or self._ready_loop.failed:
@@ -97,9 +105,31 @@ class SnapshotSender(NodePart):
             given = self._given[request.local_id] = Given(image, self._now_ms())
             self._give(request, given)
 
+    def _limit(self, peer: NodeId) -> int:
+        """Bytes a second that hold for this member; 0: none do."""
+        leader = self._raft.leader
+        return 0 if leader is None else leader.pace.limit_of(peer, self._now_ms())
+
     def _give(self, request: SnapshotRequest, given: Given) -> None:
+        """Give a piece, in its time."""
         given.used_ms = self._now_ms()
         size = min(max(request.max_bytes, 1), PIECE_BYTES)
+        now_ms, limit = given.used_ms, self._limit(request.local_id)
+        if not limit:
+            self._give_now(request, given, size)
+            return
+        size = min(size, limit // PIECES_A_SECOND)
+        if self._bucket is None or self._bucket.rate != limit:
+            self._bucket = TokenBucket(limit, now_ms / 1000, BURST_S)
+        wait_s = self._bucket.wait_s(now_ms / 1000)
+        self._bucket.take(size, now_ms / 1000)
+        self._loop.call_later(wait_s, self._give_late, request, given, size)
+
+    def _give_late(self, request: SnapshotRequest, given: Given, size: int) -> None:
+        if self._given.get(request.local_id) is given and not self._ready_loop.failed:
+            self._give_now(request, given, size)
+
+    def _give_now(self, request: SnapshotRequest, given: Given, size: int) -> None:
         try:
             data = given.image.read(request.offset, size)
         except CatalogLost as error:

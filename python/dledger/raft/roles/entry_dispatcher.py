@@ -10,9 +10,10 @@ from typing import Final
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry
-from dledger.protocol.messages.entry_runs import NO_ENTRIES, Entries
+from dledger.protocol.messages.entry_runs import NO_ENTRIES, Entries, EntryRun
 from dledger.protocol.messages.peer import PushEntryRequest, PushEntryResponse, PushType
 from dledger.raft.roles.catch_up import CatchUp
+from dledger.raft.roles.fill_pace import FillPace, Turn
 from dledger.raft.state.raft_state import RaftState
 from dledger.raft.state.ready import Load
 from dledger.types import NO_INDEX, NO_TERM, NOWHERE, Index, NodeId, Position
@@ -52,8 +53,17 @@ class EntryDispatcher:
     (``compare_index``), until it says that it holds that entry.
     """
 
-    def __init__(self, core: RaftState, peer: NodeId, *, compare_index: Index, now_ms: int) -> None:
+    def __init__(
+        self,
+        core: RaftState,
+        peer: NodeId,
+        *,
+        compare_index: Index,
+        pace: FillPace,
+        now_ms: int,
+    ) -> None:
         self.core = core
+        self._pace = pace
         self.peer = peer
         self.state = PushState.COMPARE
         self.compare_index = compare_index
@@ -83,24 +93,31 @@ class EntryDispatcher:
         self._commit_sent = NO_INDEX
         self._commit_answered = NO_INDEX
         self._commit_sent_ms = now_ms
-        self.commit_due_ms: int | None = None
-        """When a COMMIT is to go out; None while there is nothing to tell."""
+        self.turn = Turn()
+        self.due_ms: int | None = None
+        """When a COMMIT is to go out, or more entries may; None while there is nothing to tell, or
+        an answer comes first."""
 
     def fill(self, now_ms: int) -> None:
         """Send all that may be sent now."""
         if now_ms < self._paused_until_ms:
-            self.commit_due_ms = None
+            self.due_ms = None
             return
         if self.state is not PushState.APPEND:
             if self._asked_ms is None:
                 self._ask(now_ms)
             return
-        log, config = self.core.log, self.core.config
+        log, config, is_far = self.core.log, self.core.config, self._pace.is_far(self, now_ms)
+        limit = config.catch_up_bytes_per_s if is_far else 0
+        most = self._pace.most(limit)
         while (
             self.next_index <= log.end_index
             and self._in_flight_bytes < config.push_window_bytes
             and len(self._in_flight) < MAX_IN_FLIGHT
         ):
+            if is_far and (wait_ms := self._pace.wait_ms(self, limit, now_ms)) != 0:
+                self.due_ms = None if wait_ms is None else now_ms + wait_ms
+                return  # the next APPEND carries the commit
             # An APPEND names the entry before it, and the follower checks that it holds that one.
             # Where its term is not known here any more, no push can be checked, and the follower is
             # offered the state instead.
@@ -109,15 +126,15 @@ class EntryDispatcher:
                 self._compare(Index(self.next_index - 1))
                 self._ask(now_ms)
                 return
-            entries = log.slice(self.next_index, config.push_batch_bytes)
+            entries = log.slice(self.next_index, most)
             if entries is None:
-                self._load(self.next_index, config.push_batch_bytes)
+                self._load(self.next_index, most)
                 break
             self._append(previous, entries, now_ms)
         if not self._in_flight and self._commit_sent < log.committed_index:
-            if self.commit_due_ms is None:
-                self.commit_due_ms = now_ms + COMMIT_DELAY_MS
-            if self.is_watched or now_ms >= self.commit_due_ms:
+            if self.due_ms is None:
+                self.due_ms = now_ms + COMMIT_DELAY_MS
+            if self.is_watched or now_ms >= self.due_ms:
                 self._commit(now_ms)
 
     @property
@@ -173,19 +190,24 @@ class EntryDispatcher:
         self._loading = None
         # No entry could be read, or an earlier leadership of this node asked, and its entries were
         # cut since. Only entries of the present log may be pushed: ask again after a pause.
-        if not entries or any(
-            self.core.log.term_at(entry.index) != entry.term for entry in entries
-        ):
+        found = Entries.of(entries)
+        if not found.runs or not all(map(self._is_ours, found.runs)):
             self._paused_until_ms = now_ms + self.core.config.push_timeout_ms
             return
         previous = self.core.log.known_position(Index(entries[0].index - 1))
         if previous is None:
             self._compare(Index(entries[0].index - 1))
         elif self.is_truncating and entries[0].index == self.compare_index + 1:
-            self._truncate(Entries.of(entries[:1]), now_ms)
+            self._truncate(found[:1], now_ms)
         elif self.state is PushState.APPEND and entries[0].index == self.next_index:
-            self._append(previous, Entries.of(entries), now_ms)
+            self._append(previous, found, now_ms)
         self.fill(now_ms)
+
+    def _is_ours(self, run: EntryRun) -> bool:
+        """Whether this log has these very entries. Terms never fall along a log, so the ends
+        tell."""
+        term_at = self.core.log.term_at
+        return term_at(run.index) == run.term == term_at(run.last)
 
     def on_response(self, response: PushEntryResponse, now_ms: int) -> None:
         """Take an answer of this term in; ``watermark`` may have moved after it, and `fill` may
@@ -198,6 +220,8 @@ class EntryDispatcher:
             self._commit_answered = max(self._commit_answered, response.index)
         elif response.type is PushType.APPEND:
             self._on_append_response(response)
+            if not self._in_flight:
+                self.turn.answered(now_ms)
         elif response.type is PushType.INSTALL_SNAPSHOT:
             if self.state is PushState.INSTALL_SNAPSHOT and response.code is Code.SUCCESS:
                 self._compare(response.index)  # it holds that entry by now
@@ -266,7 +290,7 @@ class EntryDispatcher:
 
     def _compare(self, index: Index) -> None:
         self.state = PushState.COMPARE
-        self.commit_due_ms = None
+        self.due_ms = None
         self.compare_index = index
         self.is_truncating = False
         self._asked_ms = None
@@ -282,6 +306,7 @@ class EntryDispatcher:
         else:
             self._in_flight.clear()
             self._in_flight_bytes = 0
+            self.turn.end()
 
     def _ask(self, now_ms: int) -> None:
         compared = self.core.log.known_position(self.compare_index)
@@ -325,14 +350,16 @@ class EntryDispatcher:
         last, size = entries.last_index, entries.span
         self._in_flight.append(InFlight(last, size, now_ms))
         self._in_flight_bytes += size
+        self.turn.sent(size, now_ms)
+        self._pace.sent(self, size, now_ms)
         self.next_index = Index(last + 1)
         self._commit_sent = self.core.log.committed_index
-        self.commit_due_ms = None
+        self.due_ms = None
         self._push(PushType.APPEND, previous, entries)
 
     def _commit(self, now_ms: int) -> None:
         log = self.core.log
-        self._commit_sent, self._commit_sent_ms, self.commit_due_ms = (
+        self._commit_sent, self._commit_sent_ms, self.due_ms = (
             log.committed_index,
             now_ms,
             None,

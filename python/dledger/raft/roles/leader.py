@@ -16,6 +16,7 @@ from dledger.protocol.messages.peer import (
 )
 from dledger.raft.roles.departures import Departures
 from dledger.raft.roles.entry_dispatcher import EntryDispatcher
+from dledger.raft.roles.fill_pace import FillPace
 from dledger.raft.roles.fitness import Fitness
 from dledger.raft.roles.leadership_transfer import (
     TransferWatch,
@@ -44,10 +45,10 @@ class Leader:
         self.noop_index = Index(end + 1)
         self.acks = QuorumAckChecker(core.voters)
         self.reads = ReadQueue(core.voters, core.me, noop_index=self.noop_index)
-        self.dispatchers = {
-            peer: EntryDispatcher(core, peer, compare_index=end, now_ms=now_ms)
-            for peer in core.peers
-        }
+        self.dispatchers: dict[NodeId, EntryDispatcher] = {}
+        self.pace = FillPace(core, self.dispatchers)
+        for peer in core.peers:
+            self._follow(peer, now_ms)
         self._next_beat_ms = now_ms + core.config.heartbeat_ms
         self._next_preference_ms = now_ms + core.config.election_ms
         self.fitness = Fitness(core, self.dispatchers, transfers=transfers, now_ms=now_ms)
@@ -66,8 +67,8 @@ class Leader:
     def deadline_ms(self) -> int:
         due = self._next_beat_ms
         for dispatcher in self.dispatchers.values():
-            if dispatcher.commit_due_ms is not None and dispatcher.commit_due_ms < due:
-                due = dispatcher.commit_due_ms
+            if dispatcher.due_ms is not None and dispatcher.due_ms < due:
+                due = dispatcher.due_ms
         return due
 
     def tick(self, now_ms: int) -> None:
@@ -195,9 +196,8 @@ class Leader:
             self._advance(now_ms)
             if self.transfers.ongoing is not None:
                 self._tell_transferee()
-        elif not dispatcher.counts:
-            end, election_ms = self.core.log.end_index, self.core.config.election_ms
-            dispatcher.catch_up.acknowledged(dispatcher.watermark, end, now_ms, election_ms)
+        end, election_ms = self.core.log.end_index, self.core.config.election_ms
+        dispatcher.catch_up.acknowledged(dispatcher.watermark, end, now_ms, election_ms)
         dispatcher.fill(now_ms)  # after the commit, which the next push then carries
 
     def recount(self) -> None:
@@ -209,10 +209,7 @@ class Leader:
         self._acknowledge_own()
         for peer in core.peers:
             if peer not in self.dispatchers:
-                end = core.log.end_index
-                self.dispatchers[peer] = EntryDispatcher(
-                    core, peer, compare_index=end, now_ms=now_ms
-                )
+                self._follow(peer, now_ms)
         self._departures.look(now_ms)
         for peer, follower in self.dispatchers.items():
             follower.counts = self._counts(peer, follower.incarnation)
@@ -264,12 +261,20 @@ class Leader:
         return follower
 
     def _start_over(self, peer: NodeId, now_ms: int) -> EntryDispatcher:
-        follower = self.dispatchers[peer] = EntryDispatcher(
-            self.core, peer, compare_index=self.core.log.end_index, now_ms=now_ms
-        )
         if peer in self.core.voters:
             self.acks.forget(peer)
-        return follower
+        return self._follow(peer, now_ms)
+
+    def _follow(self, peer: NodeId, now_ms: int) -> EntryDispatcher:
+        """Begin with a follower of which nothing is known."""
+        made = self.dispatchers[peer] = EntryDispatcher(
+            self.core,
+            peer,
+            compare_index=self.core.log.end_index,
+            pace=self.pace,
+            now_ms=now_ms,
+        )
+        return made
 
     def _check_kept(
         self, follower: EntryDispatcher, response: HeartBeatResponse, now_ms: int

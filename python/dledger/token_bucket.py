@@ -6,24 +6,26 @@ import math
 
 
 class TokenBucket:
-    """At most ``rate`` a second in the long run; up to a second's worth at once after a rest.
+    """At most ``rate`` a second in the long run; up to ``burst_s`` seconds' worth at once after a
+    rest.
 
     What is taken is not refused, because it is here already: it may leave a debt, and nothing more
     is to be taken before `wait_s` is 0 again. So over any t seconds no more than
-    rate * t + rate + what was taken last goes through.
+    rate * (t + burst_s) + what was taken last goes through.
     """
 
-    __slots__ = ("_at_s", "_left", "rate")
+    __slots__ = ("_at_s", "_burst_s", "_left", "rate")
 
-    def __init__(self, rate: int, now_s: float) -> None:
+    def __init__(self, rate: int, now_s: float, burst_s: float = 1.0) -> None:
         self.rate = rate
-        self._left = float(rate)
+        self._burst_s = burst_s
+        self._left = rate * burst_s
         self._at_s = now_s
 
     def change(self, rate: int, now_s: float) -> None:
         """The rate is this from now on; a debt stays one."""
         self._fill(now_s)
-        self.rate, self._left = rate, min(self._left, float(rate))
+        self.rate, self._left = rate, min(self._left, rate * self._burst_s)
 
     def take(self, amount: int, now_s: float) -> None:
         """So much goes through."""
@@ -38,8 +40,9 @@ class TokenBucket:
     def is_full(self, now_s: float) -> bool:
         """Whether a new one would be the same."""
         self._fill(now_s)
-        return math.isclose(self._left, self.rate)
+        return math.isclose(self._left, self.rate * self._burst_s)
 
     def _fill(self, now_s: float) -> None:
-        self._left = min(float(self.rate), self._left + (now_s - self._at_s) * self.rate)
+        most = self.rate * self._burst_s
+        self._left = min(most, self._left + (now_s - self._at_s) * self.rate)
         self._at_s = now_s

@@ -1,0 +1,178 @@
+"""Followers that catch up are held back by a limit, and by rests while appends wait; those that are
+near never are, nor what a commit may need."""
+
+from __future__ import annotations
+
+import pytest
+from members_world import LEARNER, ChangingWorld, member
+from raft_bench import N3
+from raft_harness import Chaos
+
+from dledger.raft.roles import fill_pace
+from dledger.raft.roles.fill_pace import MOST_REST_MS, REST, TURN_BYTES, Turn
+from dledger.types import NodeId
+
+LIMIT = 64 << 10
+BODY = 4000
+
+
+def world_with(entries: int, **settings: int) -> ChangingWorld:
+    """Three voters with a log of so many bodies."""
+    world = ChangingWorld(3, **settings)
+    append(world, entries)
+    return world
+
+
+def append(world: ChangingWorld, entries: int) -> int:
+    """Append so many bodies; the milliseconds until all of it is committed and known."""
+    leader, began_ms = world.elect(), world.now_ms
+    for _ in range(entries):
+        assert world.propose(leader, b"x" * BODY)
+    end = world.node(leader).end_index
+    world.run_until(lambda: len(world.committed) > end)
+    return world.now_ms - began_ms
+
+
+def join_ms(world: ChangingWorld) -> int:
+    """How long a new learner takes until it has the log."""
+    began_ms = world.now_ms
+    world.add(N3, 300)
+    return world.now_ms - began_ms
+
+
+def lacks(world: ChangingWorld, member: NodeId) -> int:
+    """Entries that a member has not got."""
+    leader = world.leader
+    assert leader is not None
+    return world.node(leader).end_index - world.node(member).end_index
+
+
+def with_one_away(limit: int) -> tuple[ChangingWorld, NodeId, NodeId]:
+    """A voter that was away while much was appended, and the other follower."""
+    world = world_with(1, catch_up_bytes_per_s=limit)
+    leader = world.elect()
+    away, other = world.others(leader)
+    world.crash(away)
+    append(world, 200)
+    return world, away, other
+
+
+def test_a_learner_is_filled_at_the_limit():
+    entries = 100
+    free_ms = join_ms(world_with(entries))
+    limited_ms = join_ms(world_with(entries, catch_up_bytes_per_s=LIMIT))
+    wanted_ms = entries * BODY / LIMIT * 1000
+    assert free_ms < wanted_ms / 2
+    assert 0.9 * wanted_ms < limited_ms < 1.1 * wanted_ms + free_ms
+
+
+def test_a_limit_counts_from_when_it_is_set_and_until_it_is_reset():
+    world = world_with(100)
+    leader = world.elect()
+    world.node(leader).use_settings({"catch_up_bytes_per_s": LIMIT})
+    world.boot(N3, 300)
+    world.changed((*world.list_at(leader), member(N3, LEARNER)))
+    world.run(1000)
+    assert lacks(world, N3) > 50
+    world.node(leader).use_settings({"catch_up_bytes_per_s": 0})
+    world.run(1000)
+    assert lacks(world, N3) == 0
+
+
+def test_a_limit_does_not_slow_appends():
+    assert append(world_with(1, catch_up_bytes_per_s=LIMIT), 100) == append(world_with(1), 100)
+
+
+def test_a_voter_that_was_away_is_held_while_a_quorum_is_there():
+    world, away, other = with_one_away(LIMIT)
+    world.start(away)
+    world.run(3000)
+    assert lacks(world, away) > 100
+    world.crash(other)
+    world.run(3000)
+    assert lacks(world, away) == 0, "no quorum without it, and it was held back"
+
+
+def test_two_learners_share_one_limit():
+    entries = 50
+    world = world_with(entries, catch_up_bytes_per_s=LIMIT)
+    began_ms = world.now_ms
+    leader = world.elect()
+    world.boot(N3, 300)
+    world.changed((*world.list_at(leader), member(N3, LEARNER)))
+    world.add(NodeId("n4"), 400)
+    world.run_until(lambda: world.has_caught_up(N3))
+    assert world.now_ms - began_ms > 0.9 * 2 * entries * BODY / LIMIT * 1000
+
+
+def test_a_turn_is_followed_by_a_rest_of_twice_its_time():
+    turn = Turn()
+    turn.sent(TURN_BYTES // 2, 1000)
+    assert turn.wait_ms(1010) == 0
+    turn.sent(TURN_BYTES // 2, 1010)
+    assert turn.wait_ms(1010) is None, "all of it is answered first"
+    turn.answered(1030)
+    assert turn.wait_ms(1030) == REST * 30
+    assert turn.wait_ms(1030 + REST * 30) == 0
+
+
+def test_a_turn_goes_on_when_all_is_answered_before_it_is_over():
+    turn = Turn()
+    for now_ms in range(0, 80, 10):
+        assert turn.wait_ms(now_ms) == 0
+        turn.sent(TURN_BYTES // 8, now_ms)
+        turn.answered(now_ms + 5)
+    assert turn.wait_ms(75) == min(REST * 75, MOST_REST_MS)
+
+
+def test_rests_are_short_and_end_when_there_is_no_reason_for_them():
+    turn = Turn()
+    turn.sent(TURN_BYTES, 0)
+    turn.answered(10_000)
+    assert turn.wait_ms(10_000) == MOST_REST_MS
+    turn.end()
+    assert turn.wait_ms(10_000) == 0
+
+
+def under_load(world: ChangingWorld, every_ms: int = 8) -> None:
+    """Appends go on from now on, so that some are always on their way."""
+
+    def again() -> None:
+        if (leader := world.leader) is not None:
+            world.propose(leader, b"y" * 100)
+        world.after(every_ms, again)
+
+    again()
+
+
+def busy_ms(monkeypatch: pytest.MonkeyPatch, turn_bytes: int) -> int:
+    """How long a voter that was away takes to get near while appends go on."""
+    monkeypatch.setattr(fill_pace, "TURN_BYTES", turn_bytes)
+    world, away, _ = with_one_away(0)
+    under_load(world)
+    world.run(1500)
+    began_ms = world.now_ms
+    world.start(away)
+    world.run_until(lambda: lacks(world, away) < 10)
+    return world.now_ms - began_ms
+
+
+def test_a_member_is_filled_in_turns_while_appends_wait(monkeypatch):
+    assert busy_ms(monkeypatch, 10_000) > 1.5 * busy_ms(monkeypatch, TURN_BYTES)
+
+
+def test_without_appends_there_are_no_rests(monkeypatch):
+    free_ms = join_ms(world_with(60))
+    monkeypatch.setattr(fill_pace, "TURN_BYTES", 10_000)
+    assert join_ms(world_with(60)) == free_ms
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_turns_end_although_pushes_and_answers_are_lost(monkeypatch, seed):
+    monkeypatch.setattr(fill_pace, "TURN_BYTES", 10_000)
+    world = ChangingWorld(3, seed, Chaos(loss=0.02, reset=0.01))
+    append(world, 50)
+    under_load(world, 20)
+    world.boot(N3, 300)
+    world.changed((*world.list_at(world.elect()), member(N3, LEARNER)))
+    world.run_until(lambda: lacks(world, N3) < 20, 60_000)
