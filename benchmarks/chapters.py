@@ -21,6 +21,7 @@ from benchmarks.gaps import BARE, GAPS, OURS
 from benchmarks.lines import LINES_RATE
 from benchmarks.long_polls import READABLE
 from benchmarks.reading import READ
+from benchmarks.replacing import PLAIN, REPLACED, REPLACING
 from benchmarks.report import BYTES
 from benchmarks.request_cost import COST, LEADER, PROGRAM
 from benchmarks.safeguards import SAFEGUARDS
@@ -134,6 +135,19 @@ CHAPTERS: Final = (
         "that reads the files of that node's log, hashes and writes them, 8 MiB at a time, and "
         "syncs nothing. The next backup comes after another 64 MiB of records.",
         (BACKUPS,),
+    ),
+    Chapter(
+        "replacing",
+        "A member is replaced",
+        "Three nodes with a log of 1 GiB, entries of 1 MiB, of which one is replaced by a new one, "
+        "from the command until it has the old one's place. Beside it, in turn, stand two "
+        "processes in plain Python: one reads the log's files and sends them over loopback, 4 MiB "
+        "at a time "
+        "with a CRC-32, the other one checks and writes them, and syncs behind on a thread of its "
+        "own. Then a member is replaced beside appends, whose rate is compared with the one of "
+        "before, and once more at a limit of 64 MiB a second (`catch_up_bytes_per_s`).",
+        (REPLACING,),
+        floors={REPLACED: PLAIN},
     ),
     Chapter(
         "spark-floors",

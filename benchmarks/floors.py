@@ -21,6 +21,8 @@ from benchmarks.frames import RATIO as FLIGHT
 from benchmarks.gaps import BARE as BARE_WAY
 from benchmarks.gaps import GAPS, OURS
 from benchmarks.planning import ALONE, KIB, LIMITED, PLANNING
+from benchmarks.replacing import KEPT, OF_LIMIT, REPLACING
+from benchmarks.replacing import SHARE as OF_SENDER
 from benchmarks.report import BYTES, Floor, Report
 from benchmarks.rocketmq import ALL, ROCKETMQ
 from benchmarks.safeguards import LOADS, SAFEGUARDS, SHARE, UNDER_TLS, WITHOUT_TLS
@@ -51,6 +53,11 @@ def tail(section: str, name: str) -> Callable[[Report], float]:
 def highest(section: str, name: str) -> Callable[[Report], float]:
     """The worst of a case where less is better."""
     return lambda report: report.cases[section, name].high
+
+
+def lowest(section: str, name: str) -> Callable[[Report], float]:
+    """The worst of a case where more is better."""
+    return lambda report: report.cases[section, name].low
 
 
 def more(section: str, name: str, beside: str) -> Callable[[Report], float]:
@@ -232,6 +239,30 @@ FLOORS = (
     ),
     Floor(
         "bytes that the next backup moves, times the new ones", highest(BACKUPS, MOVED), 1.1, False
+    ),
+    Floor(
+        "a member with 1 GiB is replaced, share of a plain sender and receiver",
+        median(REPLACING, OF_SENDER),
+        0.7,
+        True,
+    ),
+    Floor(
+        "appends while a member is filled, share of those without",
+        median(REPLACING, KEPT),
+        0.6,
+        True,
+    ),
+    Floor(
+        "bytes a second of a member that is filled at a limit, share of it, the most",
+        highest(REPLACING, OF_LIMIT),
+        1.1,
+        False,
+    ),
+    Floor(
+        "the same, the least",
+        lowest(REPLACING, OF_LIMIT),
+        0.9,
+        True,
     ),
     *(
         Floor(
