@@ -192,6 +192,31 @@ def test_wrong_replacements_and_moves_are_refused_with_the_reason(tmp_path: Path
         assert roles(group) == dict.fromkeys(FOUNDERS, "voter")
 
 
+def test_racks_are_said_and_shown(tmp_path: Path) -> None:
+    with processes(tmp_path, ["n0"]) as nodes:
+        nodes.start("n0", "n0")
+        place = nodes.addresses[NodeId("n0")]
+        group = f"-b {place}"
+        Client(place).close()
+        assert out(f"members label n0 --rack east {group}") == "n0 stands in east\n"
+        added = out(f"members add n1 localhost:1 --observer --rack west {group}")
+        assert added.startswith("n1 is an observer")
+        rows = json.loads(run(f"members --json {group}").stdout)
+        assert {row["node"]: row["rack"] for row in rows} == {"n0": "east", "n1": "west"}
+        assert "west" in run(f"members {group}").stdout
+        assert out(f"members label n0 --no-rack {group}") == "n0 stands in no rack\n"
+        (row, _) = json.loads(run(f"members --json {group}").stdout)
+        assert row["rack"] is None
+        for words, said in (
+            ("label n0", "write --rack NAME, or --no-rack"),
+            ("label n0 --rack east --no-rack", "write --rack NAME, or --no-rack"),
+            ("label n0 --rack=", "rack '': use 1 to 63"),
+            ("add n2 localhost:2 --rack a/b", "rack 'a/b': use 1 to 63"),
+            ("label n9 --rack east", "'n9' is not a member"),
+        ):
+            assert said in refusal(f"members {words} {group}")
+
+
 def test_mistakes_are_refused_with_the_reason(tmp_path: Path) -> None:
     with processes(tmp_path, ["n0"]) as nodes:
         nodes.start("n0", "n0")

@@ -16,7 +16,7 @@ from dledger.protocol.messages.member_requests import (
 from dledger.types import NodeId
 
 HOST = "127.0.0.1"
-ADD, PROMOTE, DEMOTE, REMOVE, READDRESS = MemberAction
+ADD, PROMOTE, DEMOTE, REMOVE, READDRESS, LABEL = MemberAction
 
 
 async def ask(group: Any, action: MemberAction, node: str, **fields: Any) -> AlterMemberResponse:

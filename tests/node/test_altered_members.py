@@ -11,7 +11,7 @@ from dledger.node.handlers.altered_members import NotPossible, altered
 from dledger.protocol.messages.member_requests import AlterMemberRequest, MemberAction
 from dledger.protocol.messages.membership import Member, MemberRole
 from dledger.types import NodeId
-from tests.node.growing import ADD, DEMOTE, PROMOTE, READDRESS, REMOVE
+from tests.node.growing import ADD, DEMOTE, LABEL, PROMOTE, READDRESS, REMOVE
 
 VOTER, LEARNER, OBSERVER = MemberRole
 PORTS = {f"n{number}": 7000 + number for number in range(6)}
@@ -72,6 +72,14 @@ def test_a_member_that_moves_stays_what_it_is() -> None:
     assert moved == (THREE[0], replace(THREE[1], host="i", port=1), THREE[2])
 
 
+def test_a_member_is_labelled_with_its_rack_and_unlabelled() -> None:
+    labelled = after(THREE, LABEL, "n1", rack="east")
+    assert labelled == (THREE[0], replace(THREE[1], rack="east"), THREE[2])
+    assert after(labelled, LABEL, "n1", rack="east") == labelled
+    assert after(labelled, READDRESS, "n1", host="i", port=1)[1].rack == "east"
+    assert after(labelled, LABEL, "n1") == THREE
+
+
 UNDER_WAY = add(THREE, "n3", "n0")
 
 
@@ -88,6 +96,9 @@ UNDER_WAY = add(THREE, "n3", "n0")
         (THREE, READDRESS, "n9", {"port": 7009}, "'n9' is not a member"),
         (THREE, READDRESS, "n0", {"port": 7001}, "n1 is at h:7001 already"),
         (THREE, DEMOTE, "n10", {}, "(did you mean"),
+        (THREE, LABEL, "n9", {"rack": "east"}, "'n9' is not a member"),
+        (THREE, LABEL, "n1", {"rack": "a b"}, "rack 'a b': use 1 to 63 of"),
+        (THREE, ADD, "n3", {"port": 7003, "rack": "r" * 64}, "rack 'rrrr"),
     ],
 )
 def test_what_contradicts_the_list_is_not_possible(

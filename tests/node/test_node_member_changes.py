@@ -16,7 +16,7 @@ from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.member_requests import AlterMemberRequest, MemberAction
 from dledger.protocol.messages.membership import MemberRole
 from dledger.types import NodeId
-from tests.node.growing import ADD, DEMOTE, HOST, PROMOTE, REMOVE, Newcomer, ask, done, grown
+from tests.node.growing import ADD, DEMOTE, HOST, LABEL, PROMOTE, REMOVE, Newcomer, ask, done, grown
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +100,16 @@ async def test_the_leader_may_be_removed(group: Any) -> None:
     await group.stop(name)
     assert await (await group.client()).create("u") >= 0
     await group.agree()
+
+
+async def test_founders_are_labelled_with_their_racks(group: Any) -> None:
+    for name, rack in (("n0", "east"), ("n1", "west"), ("n0", "north")):
+        await done(group, LABEL, name, rack=rack)
+    await group.agree()
+    for server in group.nodes.values():
+        assert server.parts.context.members.racks() == {"n0": "north", "n1": "west"}
+        assert listed(server) == dict.fromkeys(("n0", "n1", "n2"), "VOTER")
+    assert await (await group.client()).create("u") >= 0
 
 
 async def test_a_demoted_voter_counts_no_more(group: Any) -> None:

@@ -88,6 +88,7 @@ LEFT_OUT: Final = {
     "admit": "it changes who the group's members are",
     "add_member": "it changes who the group's members are",
     "readdress_member": "it changes who the group's members are",
+    "label_member": "it changes who the group's members are",
     "promote_member": "it changes who the group's members are",
     "demote_member": "it changes who the group's members are",
     "remove_member": "it changes who the group's members are",

@@ -13,6 +13,7 @@ from dledger.errors import ConfigError, UnknownOption
 
 T = TypeVar("T")
 NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,127}")
+RACK: Final = re.compile(r"[A-Za-z0-9._-]{1,63}")
 AUDIT_TOPIC: Final = "__audit"
 """The topic that nodes write their audit logs to, and nobody else writes; programs read it by this
 name alone."""
@@ -28,6 +29,19 @@ def check_name(what: str, name: str) -> str:
     if not NAME.fullmatch(name) or name in {".", ".."}:
         shown = name if len(name) <= 200 else name[:40] + f"... of {len(name)} characters"
         raise ConfigError(f"{what} {shown!r}: use 1 to 127 of the characters A-Z a-z 0-9 . _ -")
+    return name
+
+
+def check_rack(name: str) -> str:
+    """The name of a rack, a zone or a room: of a member, where it stands, and of a client, which
+    reads from members of the same name first. A name that no member has is allowed.
+
+    Raises:
+        ConfigError: it is empty, too long, or has other characters.
+    """
+    if not RACK.fullmatch(name):
+        shown = name if len(name) <= 80 else name[:40] + f"... of {len(name)} characters"
+        raise ConfigError(f"rack {shown!r}: use 1 to 63 of the characters A-Z a-z 0-9 . _ -")
     return name
 
 

@@ -24,9 +24,11 @@ from dledger.client.catching_up import behind, wait_until_near, wait_until_there
 from dledger.errors import ConfigError
 
 COLUMNS: Final = (
-    *("node", "role", "state", "address", "incarnation", "lag", "bytes", "release", "reachable"),
+    *("node", "role", "state", "address", "rack", "incarnation", "lag", "bytes", "release"),
+    "reachable",
 )
 NOT_KNOWN: Final = "-"
+RACK_HELP: Final = "Where it stands; readers of the same rack ask it first."
 
 
 @click.group(cls=DefaultsToList)
@@ -54,9 +56,11 @@ def list_members(bootstrap: str, timeout: float, as_json: bool) -> None:
 @click.argument("node")
 @click.argument("address", metavar="HOST:PORT")
 @click.option("--observer", is_flag=True, help="It serves reads and never votes.")
-@click.option("--rack", default="", metavar="NAME", help="Where it stands.")
+@click.option("--rack", metavar="NAME", help=RACK_HELP)
 @group_options
-def add(node: str, address: str, observer: bool, rack: str, bootstrap: str, timeout: float) -> None:
+def add(
+    node: str, address: str, observer: bool, rack: str | None, bootstrap: str, timeout: float
+) -> None:
     """Add NODE, which gets the whole log and does not count before it is promoted. Start it with
     dledger serve --join, before or after this, on an empty directory."""
     with open_client(bootstrap, timeout) as client:
@@ -104,16 +108,19 @@ def remove(node: str, yes: bool, bootstrap: str, timeout: float) -> None:
 @members.command()
 @click.argument("old")
 @click.argument("new", metavar="NEW=HOST:PORT")
+@click.option("--rack", metavar="NAME", help="Where NEW stands; by default nothing is known.")
 @yes_option
 @group_options
-def replace(old: str, new: str, yes: bool, bootstrap: str, timeout: float) -> None:
+def replace(
+    old: str, new: str, rack: str | None, yes: bool, bootstrap: str, timeout: float
+) -> None:
     """Let the node NEW take the place of the member OLD, which may be dead and is removed for ever.
 
     Start NEW with dledger serve --join on an empty directory first. It gets the whole log, and only
     then the place of OLD, so that a majority of the voters lives all the time. An interrupted
     command is said again, and goes on. Gives up when NEW gets no further for --timeout.
     """
-    wanted = _replacement(old, new)
+    wanted = _replacement(old, new, rack)
     question = f"Remove {old} from the group for ever, as soon as {wanted.new} has its place?"
     confirm(yes, question, f"{old} would be gone for ever: say --yes")
     with open_client(bootstrap, timeout) as client, filling() as shown:
@@ -122,7 +129,7 @@ def replace(old: str, new: str, yes: bool, bootstrap: str, timeout: float) -> No
     click.echo(f"{wanted.new} at {wanted.address} has the place of {old}{already}")
 
 
-def _replacement(old: str, new: str) -> Replacement:
+def _replacement(old: str, new: str, rack: str | None) -> Replacement:
     from dledger.net.address import join_address, split_address
 
     name, equals, address = new.partition("=")
@@ -134,7 +141,7 @@ def _replacement(old: str, new: str) -> Replacement:
             f"admitted (dledger admit {old}), one that moves with it is readdressed (dledger "
             f"members readdress {old} {address})"
         )
-    return Replacement(old, name, join_address(*split_address(address)))
+    return Replacement(old, name, join_address(*split_address(address)), rack)
 
 
 @members.command()
@@ -151,6 +158,21 @@ def readdress(node: str, address: str, bootstrap: str, timeout: float) -> None:
     click.echo(f"{node} is at {address}, and has everything")
 
 
+@members.command()
+@click.argument("node")
+@click.option("--rack", metavar="NAME", help=RACK_HELP)
+@click.option("--no-rack", is_flag=True, help="Nobody is told where it stands any more.")
+@group_options
+def label(node: str, rack: str | None, no_rack: bool, bootstrap: str, timeout: float) -> None:
+    """Say where the member NODE stands, by the name of its rack, room or zone. Founders have none
+    before. Readers with that rack (DLEDGER_RACK, rack=) ask it first."""
+    if no_rack is (rack is not None):
+        raise ConfigError("write --rack NAME, or --no-rack")
+    with open_client(bootstrap, timeout) as client:
+        client.label_member(node, rack=rack)
+    click.echo(f"{node} stands in {'no rack' if rack is None else rack}")
+
+
 def member_rows(look: GroupLook) -> list[dict[str, Any]]:
     """A row for each member, by the leader's list; without one, for all that any node names. None
     where nobody tells."""
@@ -158,11 +180,12 @@ def member_rows(look: GroupLook) -> list[dict[str, Any]]:
     leader = next((state for state in answering if state["role"] == "LEADER"), {})
     named = {name for state in answering for name in state["members"]}
     # nodes of an older release tell no roles: all of their members vote
-    roles = dict.fromkeys(named, "VOTER")
+    roles, racks = dict.fromkeys(named, "VOTER"), dict[str, str]()
     for state in (*answering, leader):
         roles |= state.get("member_roles", {})
+        racks = state.get("member_racks", racks)
     names = members_now(look.states) or {*look.states, *named}
-    return [_row(name, look, leader, roles) for name in sorted(names)]
+    return [_row(name, look, leader, roles) | {"rack": racks.get(name)} for name in sorted(names)]
 
 
 def _row(name: str, look: GroupLook, leader: State, roles: Mapping[str, str]) -> dict[str, Any]:

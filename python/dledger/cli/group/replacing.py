@@ -28,6 +28,8 @@ class Replacement:
     old: str
     new: str
     address: str
+    rack: str | None = None
+    """Where the new one stands."""
 
 
 class ReplaceStep(Enum):
@@ -112,7 +114,7 @@ def replace_member(
             way = way or CatchingUp(new, patience_s, tell=shown.tell, moved=shown.moved)
             way.look(found)
         elif step is ReplaceStep.ADD:
-            client.add_member(new, wanted.address, replaces=old)
+            client.add_member(new, wanted.address, rack=wanted.rack, replaces=old)
             shown.tell(f"{new} gets the log, and does not count yet")
         elif step is ReplaceStep.PROMOTE:
             client.promote_member(new)

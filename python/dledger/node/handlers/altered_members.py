@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dledger.config import nearest
+from dledger.config import check_rack, nearest
+from dledger.errors import ConfigError
 from dledger.net.address import join_address
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.member_requests import AlterMemberRequest, MemberAction
@@ -30,6 +31,7 @@ def altered(listed: Members, request: AlterMemberRequest, heard: Mapping[NodeId,
         NotPossible: it contradicts the list.
     """
     node = request.node_id
+    _check_rack(request.rack)
     known = next((member for member in listed if member.id == node), None)
     if request.action is MemberAction.ADD:
         return _added(listed, request, known)
@@ -40,11 +42,22 @@ def altered(listed: Members, request: AlterMemberRequest, heard: Mapping[NodeId,
         other = _readdressed(listed, known, request)
     elif request.action is MemberAction.PROMOTE:
         other = _promoted(listed, known, heard)
+    elif request.action is MemberAction.LABEL:
+        other = replace(known, rack=request.rack)
     elif known.role is MemberRole.VOTER:
         other = replace(known, role=MemberRole.LEARNER)
     else:
         other = known
     return tuple(other if member is known else member for member in listed)
+
+
+def _check_rack(rack: str) -> None:
+    """A client of another kind may send anything; empty is none."""
+    try:
+        if rack:
+            check_rack(rack)
+    except ConfigError as error:
+        raise NotPossible(str(error)) from None
 
 
 def _member(listed: Members, node: str) -> Member:

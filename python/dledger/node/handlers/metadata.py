@@ -36,6 +36,7 @@ from dledger.types import NodeId, Role
 
 OF_EVERYBODY: Final = (
     *("node_id", "group", "members", "role", "term", "leader_id"),
+    *("member_roles", "member_racks"),  # by which a reader finds the nearest one
     *("begin_index", "clock"),  # which nodes ask one another for
 )
 """Values of the status that each client is told that is admitted."""
@@ -191,6 +192,7 @@ class MetadataHandler(NodePart):
             "group": self._group.group,
             "members": list(self._members.ids),
             "member_roles": {str(node): role.name for node, role in self._members.roles().items()},
+            "member_racks": {str(node): rack for node, rack in self._members.racks().items()},
             "role": raft.role.name,
             "term": raft.term,
             "term_is_spent": raft.term_is_spent,

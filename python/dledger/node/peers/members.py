@@ -75,6 +75,10 @@ class GroupMembers:
         founders = {} if self.joins else dict.fromkeys(self._founders, MemberRole.VOTER)
         return {member.id: member.role for member in self._listed.values()} or founders
 
+    def racks(self) -> dict[NodeId, str]:
+        """Where the members stand that have said so."""
+        return {member.id: member.rack for member in self._listed.values() if member.rack}
+
     def addresses(self) -> dict[NodeId, str]:
         """Where each member is reached, ``host:port``, as clients are told."""
         given = self._settings()

@@ -21,6 +21,8 @@ class MemberAction(IntEnum):
     REMOVE = 3
     READDRESS = 4
     """It is at another address from now on, with its disk and incarnation."""
+    LABEL = 5
+    """It stands in another rack from now on, or in none."""
 
 
 @slots_dataclass(kw_only=True)
@@ -30,11 +32,12 @@ class AlterMemberRequest:
     node_id: NodeId
     action: MemberAction
     host: str = ""
-    """Of a member that is added, as the port, role and rack; of one that has moved, as the
+    """Of a member that is added, as the port and role; of one that has moved, as the
     port."""
     port: int = 0
     role: MemberRole = MemberRole.LEARNER
     rack: str = ""
+    """Of a member that is added, or labelled; empty: none."""
     timeout_ms: int = 2500
     replaces: str = ""
     """The member that an added one is to take the place of; it gets that one's role."""

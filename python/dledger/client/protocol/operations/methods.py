@@ -139,6 +139,7 @@ class Operations(ABC):
     admit = Method(nodes.admit)
     add_member = Method(nodes.add_member)
     readdress_member = Method(nodes.readdress_member)
+    label_member = Method(nodes.label_member)
     promote_member = Method(nodes.promote_member)
     demote_member = Method(nodes.demote_member)
     remove_member = Method(nodes.remove_member)

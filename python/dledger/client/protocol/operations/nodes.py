@@ -14,7 +14,7 @@ from dledger.client.protocol.client_state import (
 from dledger.client.protocol.operations.requests import execute, metadata
 from dledger.client.protocol.results import Lineage
 from dledger.client.protocol.routing import CallPolicy
-from dledger.config import check_name
+from dledger.config import check_name, check_rack
 from dledger.errors import DLedgerError
 from dledger.net.address import split_address
 from dledger.protocol.messages.catalog_commands import EnforceSecret, UpgradeGroup
@@ -104,7 +104,7 @@ def add_member(
     address: str,
     *,
     observer: bool = False,
-    rack: str = "",
+    rack: str | None = None,
     replaces: str = "",
 ) -> Operation[None]:
     """Add a node to the group as a learner, which gets the whole log and does not count before it
@@ -113,7 +113,7 @@ def add_member(
     Args:
         address: where it listens, or will, ``host:port``.
         observer: it is no learner, but an observer, which never votes.
-        rack: where it stands.
+        rack: where it stands; readers of the same rack ask it first.
         replaces: the member whose place it is to take, in whose role. It has to run then. The list
             of members remembers this until that one is removed and the new one has its role.
 
@@ -123,7 +123,9 @@ def add_member(
     """
     host, port = split_address(address)
     role = MemberRole.OBSERVER if observer else MemberRole.LEARNER
-    place: dict[str, Any] = {"host": host, "port": port, "rack": rack, "role": role}
+    place: dict[str, Any] = {"host": host, "port": port, "role": role}
+    if rack is not None:
+        place["rack"] = check_rack(rack)
     if replaces:
         place["replaces"] = check_name("node id", replaces)
     yield from _alter(core, MemberAction.ADD, node_id, **place)
@@ -139,6 +141,17 @@ def readdress_member(core: ClientState, node_id: str, address: str) -> Operation
     """
     host, port = split_address(address)
     yield from _alter(core, MemberAction.READDRESS, node_id, host=host, port=port)
+
+
+def label_member(core: ClientState, node_id: str, *, rack: str | None) -> Operation[None]:
+    """A member stands in this rack from now on; None: in none that is known. Readers of the same
+    rack ask it first, and learn it within a minute.
+
+    Raises:
+        ConfigError: there is no such member, or no rack can have this name.
+    """
+    name = "" if rack is None else check_rack(rack)
+    yield from _alter(core, MemberAction.LABEL, node_id, rack=name)
 
 
 def promote_member(core: ClientState, node_id: str) -> Operation[None]:
