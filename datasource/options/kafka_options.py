@@ -38,7 +38,12 @@ ADVICE: Final = {
     ),
     # both clients
     "kafka.client.id": Advice("", "nodes keep no statistics by client"),
-    "kafka.client.rack": Advice("", "a task asks a replica on its own machine first"),
+    "kafka.client.rack": Advice(
+        "dledger.rack", "or DLEDGER_RACK in the environment of each executor"
+    ),
+    "kafka.replica.selector.class": Advice(
+        "dledger.rack", "readers choose: the nearest replica by its rack, else any"
+    ),
     "kafka.client.dns.lookup": Advice("", "nodes are found by the addresses that they tell"),
     "kafka.request.timeout.ms": Advice(REQUEST, "the same, over all attempts"),
     "kafka.default.api.timeout.ms": Advice(REQUEST, "one time-out for every request"),

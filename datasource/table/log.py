@@ -3,6 +3,7 @@ topics."""
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,8 @@ from dledger.protocol.messages.client import OffsetKind, TopicInfo
 T = TypeVar("T")
 LOOKS: Final = 5
 """So often topics are asked for anew when one went between two questions."""
+RACK_VARIABLE: Final = "DLEDGER_RACK"
+"""In the environment of the driver and of each executor: where it stands."""
 LOOPBACK: Final = {"127.0.0.1", "::1", "[::1]", "localhost"}
 
 
@@ -75,7 +78,10 @@ class Address:
         group, servers = path_groups.told_by(self.path) if self.path else ("", "")
         if not servers or group != self.group:
             servers = self.bootstrap_servers
-        return shared_client(servers, group_id=self.group_id, **self.settings)
+        settings = self.settings
+        if "rack" not in settings and (rack := os.environ.get(RACK_VARIABLE)):
+            settings = {**settings, "rack": rack}  # of this process: executors stand anywhere
+        return shared_client(servers, group_id=self.group_id, **settings)
 
 
 def find_group(options: Options, create: bool = False) -> Address:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dledger.errors import ConfigError
 from dledger.testing import InProcessGroup
 from tests.cli.commands import out, program, refusal
 
@@ -75,6 +76,29 @@ def test_files_of_a_context_are_those_of_its_client(
     assert json.loads(out("context list --json"))[0]["tls_ca"] == str(tmp_path / "ca")
     assert f"{tmp_path}/ca" in refusal("status --timeout 0.2")
     assert f"{tmp_path}/of-the-environment" in refusal("status -b 127.0.0.1:1 --timeout 0.2")
+
+
+def test_rack_of_a_command_is_its_contexts_or_the_environments(
+    no_group: None, own_config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str | None] = []
+
+    def client(addresses: str, **settings: str) -> None:
+        found.append(settings.get("rack"))
+        raise ConfigError("enough")
+
+    monkeypatch.setattr("dledger.client.Client", client)
+    monkeypatch.delenv("DLEDGER_RACK", raising=False)
+    assert "rack 'a b': use 1 to 63" in refusal("context add prod -b 127.0.0.1:1 --rack 'a b'")
+    out("context add prod -b 127.0.0.1:1 --rack east")
+    assert json.loads(out("context list --json"))[0]["rack"] == "east"
+    for rack in ("", "west"):
+        monkeypatch.setenv("DLEDGER_RACK", rack)
+        assert "enough" in refusal("status")
+        assert "enough" in refusal("status -b 127.0.0.1:1")
+    assert found == ["east", None, "east", "west"]
+    own_config.write_text('[contexts.prod]\nbootstrap = "a:1"\nrack = ""\n')
+    assert "contexts.prod: rack '': use 1 to 63" in refusal("status --context prod")
 
 
 def test_changes_keep_comments_and_links_of_the_file(own_config: Path, tmp_path: Path) -> None:

@@ -151,6 +151,11 @@ class FakeGroup:
         self.lag: dict[str, int] = {}
         """Records of each partition that a node has not applied when it is asked for end
         offsets."""
+        self.racks: dict[str, str] = {}
+        """Where nodes stand."""
+        self.learners: set[str] = set()
+        self.stuck: dict[str, int] = {}
+        """Nodes that get no more records than these, and do not know of it."""
         self.most_cuts = 10_000
         """Of one answer to a split."""
         # last: whoever calls finds a whole group
@@ -277,7 +282,12 @@ class FakeGroup:
         kept = {"begin_offset": begin, "end_offset": end}
         if message.start_offset < begin:
             return FetchResponse(code=Code.OFFSET_OUT_OF_RANGE, **kept)
-        refs = self.catalog.find(*of, message.start_offset, message.end_offset, message.max_bytes)
+        stop = message.end_offset
+        if node.node_id in self.stuck:
+            stop = kept["end_offset"] = min(end, self.stuck[node.node_id])
+            if message.start_offset > stop:
+                return FetchResponse(code=Code.BEHIND, **kept)
+        refs = self.catalog.find(*of, message.start_offset, stop, message.max_bytes)
         batches = tuple(
             FetchedBatch(
                 base_offset=r.base_offset, count=r.count, size=r.size, crc=r.crc, index=r.index
@@ -336,7 +346,9 @@ class FakeGroup:
         return SchemasResponse(code=code, schemas=some, newest=newest)
 
     def _status(self, node: FakeNode, message: StatusRequest, payload: memoryview) -> Any:
-        return StatusResponse(code=Code.SUCCESS, status={"node_id": node.node_id})
+        roles = {name: "LEARNER" if name in self.learners else "VOTER" for name in self.nodes}
+        values = {"node_id": node.node_id, "member_roles": roles, "member_racks": self.racks}
+        return StatusResponse(code=Code.SUCCESS, status=values)
 
     def _transfer(self, node: FakeNode, message: TransferRequest, payload: memoryview) -> Any:
         self.leader = message.to

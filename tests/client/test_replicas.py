@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from dledger.client.protocol.client_state import ClientState
-from dledger.client.protocol.reading.reading import Replicas
+from dledger.client.protocol.reading.replicas import Replicas
 from dledger.environment import Environment, host_is_here
 from dledger.errors import Unavailable
 
@@ -26,7 +26,7 @@ class On(Environment):
 
 def order(addresses: str, host: str, preferred: str = "", draw: int = 0) -> list[str]:
     """The replicas as a reader on ``host`` would go through them."""
-    replicas = Replicas(ClientState.make(addresses, "", {}, On(host, draw)), preferred)
+    replicas = Replicas(ClientState.make(addresses, "", {}, On(host, draw)), lambda: preferred)
     found = []
     for _ in addresses.split(","):
         found.append(replicas.address)

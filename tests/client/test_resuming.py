@@ -13,7 +13,7 @@ import pytest
 from dledger.checksum import crc32
 from dledger.client import AsyncClient, Client
 from dledger.client.aio import client as aclient
-from dledger.client.protocol.reading.reading import Replicas
+from dledger.client.protocol.reading.replicas import Replicas
 from dledger.client.protocol.reading.resuming import Resuming
 from dledger.net.connections.blocking import RECEIVE_BYTES, BlockingConnection, Lost
 from dledger.protocol.messages.client import FetchRequest

@@ -117,6 +117,30 @@ def test_a_task_asks_only_the_group_for_which_it_was_planned(
     assert asked == [("a:1", {"group_id": "A", "request_timeout_ms": 7})]
 
 
+def test_a_task_reads_in_the_rack_of_its_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which the driver's is not; an option is for all of them."""
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        "dledger.datasource.table.log.shared_client",
+        lambda servers, **more: asked.append(more),
+    )
+    monkeypatch.setenv("DLEDGER_RACK", "of-the-driver")
+    task, told = hop(Address("a:1")), hop(Address("a:1", {"rack": "of-all"}))
+    monkeypatch.setenv("DLEDGER_RACK", "east")
+    task.client()
+    told.client()
+    monkeypatch.setenv("DLEDGER_RACK", "")
+    task.client()
+    assert [more.get("rack") for more in asked] == ["east", "of-all", None]
+
+
+@pytest.mark.parametrize("rack", ["", "a/b", "r" * 64])
+def test_a_rack_that_cannot_be_is_an_error_at_the_driver(rack: str) -> None:
+    options = parse_options({"dledger.bootstrap.servers": "a:1", "dledger.rack": rack})
+    with pytest.raises(ConfigError, match="use 1 to 63 of the characters"):
+        find_group(options).client()
+
+
 def test_a_task_asks_a_paths_group_where_it_is_by_then(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

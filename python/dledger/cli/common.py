@@ -35,6 +35,7 @@ FILE_VARIABLES: Final = {
     "secret_file": "DLEDGER_SECRET_FILE",
     "credentials": "DLEDGER_CREDENTIALS",
 }
+RACK_VARIABLE: Final = "DLEDGER_RACK"
 
 CONTEXT: Final = "dledger.context"
 """Of click's ``Context.meta``: the `Context` that a command goes to, where it goes to one."""
@@ -170,8 +171,15 @@ def group_client(**settings: Any) -> Callable[[str], Client]:
     """Makes clients for addresses of the group, on any thread."""
     from dledger.client import Client
 
-    files = identity_files()
-    return lambda addresses: Client(addresses, **files, **settings)
+    own = client_settings()
+    return lambda addresses: Client(addresses, **own, **settings)
+
+
+def client_settings() -> dict[str, str]:
+    """`identity_files`, and the rack that a command reads in, from where they come."""
+    chosen = _context()
+    rack = (chosen.rack if chosen is not None else "") or os.environ.get(RACK_VARIABLE)
+    return {**identity_files(), **({"rack": rack} if rack else {})}
 
 
 def identity_files() -> dict[str, str]:
@@ -182,9 +190,14 @@ def identity_files() -> dict[str, str]:
         for name, variable in FILE_VARIABLES.items()
         if os.environ.get(variable)
     }
-    command = click.get_current_context(silent=True)
-    chosen: Context | None = command.meta.get(CONTEXT) if command is not None else None
+    chosen = _context()
     return files if chosen is None else files | dict(chosen.files)
+
+
+def _context() -> Context | None:
+    """The context that this command goes to."""
+    command = click.get_current_context(silent=True)
+    return command.meta.get(CONTEXT) if command is not None else None
 
 
 def confirm(yes: bool, question: str, unasked: str) -> None:

@@ -12,9 +12,9 @@ from dledger.cli.common import (
     NO_GROUP,
     PATH,
     bootstrap_option,
+    client_settings,
     find_addresses,
     find_group,
-    identity_files,
     timeout_option,
 )
 from dledger.errors import ConfigError
@@ -90,8 +90,8 @@ def console(
         messages=not no_messages,
     )
     find_group(target)  # it is there, or the command ends here
-    timeout_ms, files = int(timeout * 1000), identity_files()
-    watched = WatchedGroup(find_addresses(target), timeout_ms=timeout_ms, **files)
+    timeout_ms, own = int(timeout * 1000), client_settings()
+    watched = WatchedGroup(find_addresses(target), timeout_ms=timeout_ms, **own)
     try:
         serve(settings, watched, target, lambda link: click.echo(f"console: {link}"))
     finally:

@@ -357,6 +357,9 @@ class ClientConfig:
     """``none``, ``lz4`` or ``zstd``, of the Arrow buffers."""
     idempotent: bool = True
     """Retries carry (producer id, epoch, sequence), so that none doubles."""
+    rack: str = ""
+    """Where it stands, by the name of a rack, room or zone: readers ask replicas of the same rack
+    first. Commands, and Spark's driver and executors, have it from ``DLEDGER_RACK`` too."""
     secret_file: str = ""
     """File with the secret of a group whose nodes ask clients for it, as those of a path do;
     absolute path. Programs of the Unix user and machine that the group of a path belongs to find it

@@ -24,8 +24,7 @@ from dledger.client.catching_up import behind, wait_until_near, wait_until_there
 from dledger.errors import ConfigError
 
 COLUMNS: Final = (
-    *("node", "role", "state", "address", "rack", "incarnation", "lag", "bytes", "release"),
-    "reachable",
+    *("node", "role", "state", "address", "incarnation", "lag", "bytes", "release", "reachable"),
 )
 NOT_KNOWN: Final = "-"
 RACK_HELP: Final = "Where it stands; readers of the same rack ask it first."
@@ -47,7 +46,10 @@ def list_members(bootstrap: str, timeout: float, as_json: bool) -> None:
     and bytes of the log each lacks. They are asked as by `dledger status`, which needs no leader.
     Exit code 1 unless all answer within 2 s."""
     rows = member_rows(look_at(bootstrap, timeout))
-    print_rows(COLUMNS, rows if as_json else [_shown(row) for row in rows], as_json)
+    columns: tuple[str, ...] = COLUMNS
+    if any(row["rack"] for row in rows):  # most groups stand in one place
+        columns = (*COLUMNS[:4], "rack", *COLUMNS[4:])
+    print_rows(columns, rows if as_json else [_shown(row) for row in rows], as_json)
     if not all(row["reachable"] for row in rows):
         sys.exit(1)
 
@@ -216,7 +218,7 @@ def _incarnation(name: str, state: State, leader: State) -> int | None:
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
     """In a table: an incarnation is no number to be read, but to be compared."""
-    cells = {name: NOT_KNOWN if row[name] is None else row[name] for name in COLUMNS}
+    cells = {name: NOT_KNOWN if row[name] is None else row[name] for name in (*COLUMNS, "rack")}
     if row["incarnation"] is not None:
         cells["incarnation"] = f"{row['incarnation']:016x}"
     if row["replaces"]:

@@ -9,6 +9,7 @@ directory.
     bootstrap = "a:7001,b:7001"      # or a directory
     secret_file = "/etc/dledger/secret"
     tls_ca = "/etc/dledger/ca.pem"   # also tls_certificate, tls_key, tls_crl, or credentials
+    rack = "east"                    # where this machine stands
 
     [options]
     timeout = 30                     # of each command that has --timeout
@@ -31,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from dledger.config import nearest
+from dledger.config import check_rack, nearest
 from dledger.config.toml_lines import Lines, duplicates, key_lines, line_of
 from dledger.errors import ConfigError, PathError, UnknownOption
 
@@ -44,6 +45,8 @@ FILES: Final = (
     "secret_file", "credentials", "tls_ca", "tls_certificate", "tls_key", "tls_crl",
 )  # fmt: skip
 """Files by which a command proves its identity: fields of a context, settings of a client."""
+SETTINGS: Final = (*FILES, "rack")
+"""What a context may have beside the group."""
 TABLES: Final = ("context", "contexts", "options")
 
 
@@ -55,6 +58,8 @@ class Context:
     bootstrap: str
     files: Mapping[str, str] = field(default_factory=dict)
     """Those of `FILES` that it has."""
+    rack: str = ""
+    """Where the user's machine stands; empty: nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +120,19 @@ def read_config() -> ConfigFile:
 def _context(path: Path, name: str, given: Any, lines: Lines) -> Context:
     where = f"contexts.{name}"
     values = _table(path, where, given)
-    _check_names(path, ("contexts", name), values, ("bootstrap", *FILES), lines)
+    _check_names(path, ("contexts", name), values, ("bootstrap", *SETTINGS), lines)
     for key, value in values.items():
         if not isinstance(value, str):
             raise ConfigError(f"{path}: {where}.{key} is text, not {value!r}")
     if not values.get("bootstrap"):
         raise ConfigError(f"{path}: {where} has no bootstrap: HOST:PORT,... or a directory")
     files = {key: value for key, value in values.items() if key in FILES}
-    return Context(name, values["bootstrap"], files)
+    if "rack" in values:
+        try:
+            check_rack(values["rack"])
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {where}: {error}") from None
+    return Context(name, values["bootstrap"], files, values.get("rack", ""))
 
 
 def _table(path: Path, where: str, given: Any) -> dict[str, Any]:

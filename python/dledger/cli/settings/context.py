@@ -14,7 +14,7 @@ from dledger.cli.settings.config_file import (
     read_config,
     write_config,
 )
-from dledger.config import check_name
+from dledger.config import check_name, check_rack
 from dledger.errors import ConfigError
 
 
@@ -42,12 +42,17 @@ def context() -> None:
 @click.option("--tls-certificate", type=PATH, help="This side's certificate, as PEM.")
 @click.option("--tls-key", type=PATH, help="Its private key, as PEM.")
 @click.option("--tls-crl", type=PATH, help="Revoked certificates, as PEM.")
+@click.option(
+    "--rack", metavar="NAME", help="Where this machine stands: nodes there are read from."
+)
 @click.option("--use", is_flag=True, help="Use it from now on. The first context is used anyway.")
-def add(name: str, bootstrap: str, use: bool, **files: Path | None) -> None:
+def add(name: str, bootstrap: str, rack: str | None, use: bool, **files: Path | None) -> None:
     """Let NAME stand for a group; a NAME that is there stands for this one from now on."""
     check_name("context", name)
     given = {"bootstrap": find_addresses(bootstrap)}
     given |= {one: str(path.absolute()) for one in FILES if (path := files[one]) is not None}
+    if rack is not None:
+        given["rack"] = check_rack(rack)
     known = read_config()
     path, document = edit_config()
     import tomlkit
@@ -95,6 +100,7 @@ def list_contexts(as_json: bool) -> None:
     rows = [
         {"context": one.name, "used": one.name == known.current, "bootstrap": one.bootstrap}
         | dict(one.files)
+        | ({"rack": one.rack} if one.rack else {})
         for one in known.contexts.values()
     ]
     if not rows and not as_json:

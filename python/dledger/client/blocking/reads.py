@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dledger.client.blocking.reading import BlockingReader
@@ -16,17 +17,14 @@ from dledger.client.protocol.operations.read_range import AskedRange, asked_rang
 from dledger.client.protocol.operations.schemas import of_body
 from dledger.client.protocol.reading.damage import FAIL, DamagePolicy
 from dledger.client.protocol.reading.fetching import FETCH_BYTES, Fetcher
-from dledger.client.protocol.reading.reading import (
-    Replicas,
-    find_nodes,
-    preferred_address,
-    reader,
-)
+from dledger.client.protocol.reading.reading import reader
+from dledger.client.protocol.reading.replicas import Replicas, find_nodes, preferred_address
 from dledger.client.protocol.reading.resuming import (
     Resuming,
     behind_bodies,
     behind_body,
 )
+from dledger.client.protocol.reading.watching import ReplicaWatch
 from dledger.errors import TopicNotFound
 from dledger.protocol.messages.client import TopicInfo
 from dledger.protocol.messages.fetched import FetchedBatch
@@ -232,8 +230,11 @@ class ReadingClient(Operations):
             return
         with self._transport() as transport:
             transport.run(find_nodes(self.core))
-            replicas = Replicas(self.core, preferred_address(self.core, replica, follow))
-            yield from BlockingReader(transport, fetcher, replicas=replicas)
+            replicas = Replicas(self.core, partial(preferred_address, self.core, replica, follow))
+            watch = (
+                ReplicaWatch(self.core, replicas, fetcher=fetcher) if self.core.racks.own else None
+            )
+            yield from BlockingReader(transport, fetcher, replicas=replicas, watch=watch)
 
 
 def _singles(answers: Iterator[FetchedBodies]) -> Iterator[FetchedBodies]:

@@ -17,9 +17,10 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from dledger import path_groups
+from dledger.client.protocol.racks import Racks
 from dledger.client.protocol.routing import Call, CallPolicy, RetryTimes, Routes
 from dledger.client.protocol.seen_end_offsets import SeenEndOffsets
-from dledger.config import ClientConfig, Credentials, check_name, from_settings
+from dledger.config import ClientConfig, Credentials, check_name, check_rack, from_settings
 from dledger.config.log_paths import is_log_path, local_path
 from dledger.environment import REAL, Environment
 from dledger.errors import ConfigError, DLedgerError, Unavailable, WrongGroup
@@ -106,6 +107,7 @@ class ClientState:
     schemas: dict[str, list[Columns]] = field(default_factory=dict)
     """The versions of typed topics' columns as far as they are known, by log id; none of them ever
     changes."""
+    racks: Racks = field(default_factory=partial(Racks, ""))
     turn: int = 0
     lost: bool = False
     """A call found no node, or another group: perhaps this one has gone from these addresses for
@@ -130,6 +132,7 @@ class ClientState:
         if group:
             check_name("group", group)
         config = from_settings(ClientConfig, settings)
+        own_rack = "" if settings.get("rack") is None else check_rack(config.rack)
         bootstrap_servers = os.fspath(bootstrap_servers)
         path = local_path(bootstrap_servers) if is_log_path(bootstrap_servers) else ""
         if path:
@@ -137,8 +140,9 @@ class ClientState:
         routes = Routes(split_addresses(bootstrap_servers), group, group_id=group_id)
         if path:
             routes.look = partial(_told_by, path, routes)
+        contexts = client_contexts(config.tls)
         return ClientState(
-            bootstrap_servers, config, routes, environment, client_contexts(config.tls)
+            bootstrap_servers, config, routes, environment, contexts, racks=Racks(own_rack)
         )
 
     @property

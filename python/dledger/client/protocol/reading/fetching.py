@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dledger.client.protocol.outcome import AnswerOutcome, answer_outcome, error_for
 from dledger.errors import CorruptEntry, ProtocolError
-from dledger.protocol.messages.client import FetchRequest
+from dledger.protocol.messages.client import FetchRequest, TopicInfo
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.fetched import FetchedBatches, FetchResponse
 
@@ -41,6 +41,9 @@ class Fetcher:
     """What its reader does about a batch that cannot be opened; None: it raises CorruptEntry."""
     takes_run: bool = True
     """Until one was damaged: a node that looks at each entry says so, and repairs it."""
+
+    topic: TopicInfo | None = None
+    """As it was when the read began, where that is known."""
 
     @property
     def done(self) -> bool:

@@ -1,17 +1,15 @@
-"""Reading, as far as it needs neither socket nor thread: replicas, fetchers, records."""
+"""Reading, as far as it needs neither socket nor thread: fetchers, records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from dledger.client.protocol.client_state import ClientState, Operation, Request
+from dledger.client.protocol.client_state import ClientState
 from dledger.client.protocol.reading.fetching import Fetcher, elsewhere
-from dledger.client.protocol.routing import CallPolicy
 from dledger.errors import DLedgerError, FrameTooLarge, OffsetOutOfRange, ProtocolError, Unavailable
-from dledger.net.address import split_address
 from dledger.net.connections.blocking import Lost
-from dledger.protocol.messages.client import MetadataRequest, TopicInfo
+from dledger.protocol.messages.client import TopicInfo
 from dledger.protocol.messages.fetched import FetchResponse
 from dledger.records.columns.types import Columns
 
@@ -20,66 +18,6 @@ if TYPE_CHECKING:
 
     from dledger.client.protocol.reading.damage import DamagePolicy
     from dledger.client.protocol.reading.fetched import FetchedBodies
-
-
-class Replicas:
-    """The order in which a reader asks replicas: one as long as it answers well, then the next one.
-
-    Those on the reader's own machine come first, among these and among the others any: readers
-    spread.
-    """
-
-    def __init__(self, core: ClientState, preferred: str) -> None:
-        near: list[str] = []
-        far: list[str] = []
-        for address in core.routes.addresses():
-            (near if core.environment.is_here(split_address(address)[0]) else far).append(address)
-        self._order = _turned(near, core) + _turned(far, core)
-        if preferred in self._order:
-            self._order.remove(preferred)
-            self._order.insert(0, preferred)
-        self._at = 0
-        self._core = core
-        self.worked()
-
-    @property
-    def address(self) -> str:
-        return self._order[self._at % len(self._order)]
-
-    def worked(self) -> None:
-        """It answered well; from now on the time of a request counts anew."""
-        self._pause_ms = 0.0
-        self._deadline_ms = self._core.environment.now_ms() + self._core.config.request_timeout_ms
-
-    def failed(self, error: DLedgerError) -> float:
-        """Go on to the next one; seconds to wait before, 0 until each one was tried.
-
-        Raises:
-            DLedgerError: this error, where no other one knows better or the time is over.
-        """
-        config, pause_ms = self._core.config, 0.0
-        self._at += 1
-        if not self._at % len(self._order):
-            pause_ms = min(max(2 * self._pause_ms, config.retry_min_ms), config.retry_max_ms)
-            self._pause_ms = pause_ms
-        late = self._core.environment.now_ms() + pause_ms > self._deadline_ms
-        if late or not getattr(error, "elsewhere", isinstance(error, Unavailable)):
-            raise error
-        return pause_ms / 1000
-
-
-def _turned(addresses: list[str], core: ClientState) -> list[str]:
-    """The same round, begun anywhere."""
-    start = core.environment.below(len(addresses)) if addresses else 0
-    return addresses[start:] + addresses[:start]
-
-
-def preferred_address(core: ClientState, replica: str | None, follow: bool) -> str:
-    """The named node's address; for a reader that follows the leader's, which knows of each commit
-    first; else any."""
-    if replica is not None:
-        return core.routes.peers.get(replica, "")
-    return core.routes.leader or "" if follow else ""
 
 
 def reader(
@@ -97,7 +35,9 @@ def reader(
         what = f"read '#{topic}' partition {partition}"
         return Fetcher(topic, partition, start, end, max_bytes, what, damage=damage)
     what, seen = f"read {topic.name!r} partition {partition}", core.ends.reading(topic, partition)
-    return Fetcher(topic.topic_id, partition, start, end, max_bytes, what, seen, damage)
+    return Fetcher(
+        topic.topic_id, partition, start, end, max_bytes, what, seen, damage, topic=topic
+    )
 
 
 def unanswered(fetcher: Fetcher, address: str, error: Lost | ProtocolError) -> Unavailable:
@@ -139,13 +79,6 @@ def records(
         base = batches.base_offset
         behind = base + found.num_rows
         yield with_offsets(found, base, start, end), behind if end is None else min(behind, end)
-
-
-def find_nodes(core: ClientState) -> Operation[None]:
-    """Fill the routes, for a reader that was given all ids and asked nothing yet."""
-    if not core.routes.peers:
-        answer, _ = yield Request(MetadataRequest(), CallPolicy(what="find the group's nodes"))
-        core.routes.learned(answer)
 
 
 def check_partition(topic: str, partition: int, known: Mapping[int, int]) -> None:
