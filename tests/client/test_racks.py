@@ -123,6 +123,30 @@ def test_near_replica_that_failed_is_asked_again_later(clock: Clock) -> None:
     assert replicas.nearer(), "it had worked for long: its pauses begin anew"
 
 
+def test_reader_that_named_a_far_replica_goes_back_to_none(clock: Clock) -> None:
+    core = knowing(clock, {"n1": "east"})
+    replicas = Replicas(core, lambda: ADDRESSES["n2"])
+    assert replicas.address == ADDRESSES["n2"]
+    assert not replicas.nearer()
+    replicas.failed(SILENT)
+    replicas.worked()
+    clock.ms += ASIDE_MS[1]
+    assert not replicas.nearer()
+
+
+def test_preferred_one_of_the_near_is_left_alone_too(clock: Clock) -> None:
+    """A reader that follows prefers the leader, where that is near."""
+    core = knowing(clock, {"n1": "east", "n2": "east"})
+    replicas = Replicas(core, lambda: ADDRESSES["n2"])
+    near = [ADDRESSES["n2"], ADDRESSES["n1"]]
+    for address in near:
+        assert replicas.address == address
+        replicas.failed(SILENT)
+    assert Replicas(core, lambda: ADDRESSES["n2"]).address not in near
+    clock.ms += ASIDE_MS[0]
+    assert Replicas(core, lambda: ADDRESSES["n2"]).address == ADDRESSES["n2"]
+
+
 def test_reader_goes_to_a_replica_that_came_into_its_rack(clock: Clock) -> None:
     core = knowing(clock, {})
     replicas = Replicas(core, lambda: "box-0:1")

@@ -41,11 +41,12 @@ class Replicas:
         if preferred not in {"", *near}:
             self._near = set()  # it was chosen for another reason than to be near
         self._order = [address for equal in classes for address in _turned(equal, core)]
-        now_ms = core.environment.now_ms()
-        self._order.sort(key=lambda address: racks.is_aside(address, now_ms))
         if preferred in self._order:
             self._order.remove(preferred)
             self._order.insert(0, preferred)
+        if self._near:
+            now_ms = core.environment.now_ms()
+            self._order.sort(key=lambda address: racks.is_aside(address, now_ms))
 
     @property
     def address(self) -> str:
