@@ -112,6 +112,7 @@ def test_near_replica_that_failed_is_asked_again_later(clock: Clock) -> None:
         clock.ms += 1
         assert replicas.nearer()
         replicas.go_back()
+        replicas.worked()
     replicas.worked()
     replicas.failed(SILENT)
     clock.ms += ASIDE_MS[1]
@@ -165,6 +166,11 @@ def test_time_of_a_near_replica_is_none_of_the_others(clock: Clock) -> None:
     replicas.failed(SILENT)
     clock.ms += 2
     with pytest.raises(Unavailable):
+        replicas.failed(SILENT)
+    replicas.go_back()
+    while replicas.address != ADDRESSES["n1"]:
+        replicas._at += 1
+    with pytest.raises(Unavailable):  # each near one is excused once
         replicas.failed(SILENT)
 
 
@@ -231,6 +237,7 @@ def test_replica_that_lacks_what_the_leader_had_is_left_for_it(following: Follow
     following.clock.ms += LAG_MS
     assert following.replica_ends(6)
     assert following.replicas.address == ADDRESSES["n0"]
+    following.fetcher.position = 7
     following.clock.ms += watching.LOOK_MS
     following.replica_ends(7)
     assert not following.leader_ends(7), "it is the leader"
@@ -254,6 +261,18 @@ def test_leader_is_not_asked_while_the_replica_has_more_records(following: Follo
     following.fetcher.end = 6
     following.replica_ends(5)
     assert not following.leader_ends(7), "a read up to an end finds out by itself"
+
+
+def test_topic_made_anew_says_nothing_of_the_one_that_is_read(following: Following) -> None:
+    look = following.watch.due()
+    assert look is not None
+    next(look)
+    offsets, log_ids = {"t": {0: 7}}, {"t": "another"}
+    answer = OffsetsResponse(code=Code.SUCCESS, offsets=offsets, log_ids=log_ids)
+    with pytest.raises(StopIteration):
+        look.send((answer, memoryview(b"")))
+    following.clock.ms += LAG_MS
+    assert not following.replica_ends(5)
 
 
 def test_answer_to_an_old_question_proves_no_lag(following: Following) -> None:
