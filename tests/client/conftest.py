@@ -347,8 +347,8 @@ class FakeGroup:
 
     def _status(self, node: FakeNode, message: StatusRequest, payload: memoryview) -> Any:
         roles = {name: "LEARNER" if name in self.learners else "VOTER" for name in self.nodes}
-        values = {"node_id": node.node_id, "member_roles": roles, "member_racks": self.racks}
-        return StatusResponse(code=Code.SUCCESS, status=values)
+        places = {"member_roles": roles, "member_racks": self.racks} if self.racks else {}
+        return StatusResponse(code=Code.SUCCESS, status={"node_id": node.node_id, **places})
 
     def _transfer(self, node: FakeNode, message: TransferRequest, payload: memoryview) -> Any:
         self.leader = message.to
