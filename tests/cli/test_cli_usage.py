@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.cli.common import is_path, text_or_base64
+from dledger.cli.common import is_path, print_table, text_or_base64
 from dledger.cli.records.bench import numbers
 from dledger.cli.records.inputs import Input, pieces, split_keys
 from dledger.client.positions import parse_position
@@ -225,3 +225,8 @@ def test_numbers_by_commas() -> None:
     assert numbers("--sizes", "1, 2_000") == [1, 2000]
     with pytest.raises(ConfigError):
         numbers("--sizes", "0")
+
+
+def test_a_cell_of_a_table_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["name"], [["\x1b[31mred\x07\r\n\u202e"]])
+    assert capsys.readouterr().out.splitlines()[-1] == "\\x1b[31mred\\x07\\r\\n\\u202e"

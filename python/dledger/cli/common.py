@@ -18,6 +18,7 @@ import click
 from click.core import ParameterSource
 
 from dledger.errors import ConfigError
+from dledger.logs.formats import harmless
 
 if TYPE_CHECKING:
     from dledger.cli.settings.config_file import Context
@@ -262,7 +263,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         ) and bool(rows)
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for row in rows:
-        texts = [f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row]
+        texts = [f"{cell:,}" if isinstance(cell, int) else harmless(str(cell)) for cell in row]
         table.add_row(*[Text(text, STYLES.get(text, "")) for text in texts])
     console = Console(highlight=False, markup=False)  # a name may look like markup
     if not console.is_terminal:

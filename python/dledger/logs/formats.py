@@ -22,6 +22,11 @@ _ESCAPED: Final[dict[int, str]] = {
 """Control characters, ends of lines, and marks that change the direction of what is shown."""
 
 
+def harmless(text: str) -> str:
+    """Text that may hold what strangers chose: neither ends a line nor commands a terminal."""
+    return text.translate(_ESCAPED)
+
+
 class TextFormatter(logging.Formatter):
     """One line for each record, with its time in UTC. What a name in it may hold neither ends the
     line nor commands a terminal; the lines of a traceback follow it."""
@@ -31,7 +36,7 @@ class TextFormatter(logging.Formatter):
         self.converter = time.gmtime
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = record.message.translate(_ESCAPED)
+        record.message = harmless(record.message)
         return super().formatMessage(record)
 
 
