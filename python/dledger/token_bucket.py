@@ -16,7 +16,7 @@ class TokenBucket:
 
     __slots__ = ("_at_s", "_burst_s", "_left", "rate")
 
-    def __init__(self, rate: int, now_s: float, burst_s: float = 1.0) -> None:
+    def __init__(self, rate: int, now_s: float, *, burst_s: float = 1.0) -> None:
         self.rate = rate
         self._burst_s = burst_s
         self._left = rate * burst_s

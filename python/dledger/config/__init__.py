@@ -1,6 +1,7 @@
 """Settings, in two kinds: those that must be equal on every node of a group, and those of each
 node."""
 
+from dledger.config.client_settings import ClientConfig
 from dledger.config.credentials import Credentials
 from dledger.config.names import (
     AUDIT_TOPIC,
@@ -19,7 +20,6 @@ from dledger.config.settings import (
     LIVE,
     MIB,
     NOTHING_ACCEPTED,
-    ClientConfig,
     GroupConfig,
     NodeConfig,
 )

@@ -120,7 +120,7 @@ class SnapshotSender(NodePart):
             return
         size = min(size, limit // PIECES_A_SECOND)
         if self._bucket is None or self._bucket.rate != limit:
-            self._bucket = TokenBucket(limit, now_ms / 1000, BURST_S)
+            self._bucket = TokenBucket(limit, now_ms / 1000, burst_s=BURST_S)
         wait_s = self._bucket.wait_s(now_ms / 1000)
         self._bucket.take(size, now_ms / 1000)
         self._loop.call_later(wait_s, self._give_late, request, given, size)

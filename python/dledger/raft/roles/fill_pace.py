@@ -123,7 +123,7 @@ class FillPace:
         if not limit or rest_ms is None:
             return rest_ms
         if self._bucket is None:
-            self._bucket = TokenBucket(limit, now_ms / 1000, BURST_S)
+            self._bucket = TokenBucket(limit, now_ms / 1000, burst_s=BURST_S)
         elif self._bucket.rate != limit:
             self._bucket.change(limit, now_ms / 1000)
         return max(rest_ms, ceil(self._bucket.wait_s(now_ms / 1000) * 1000))
