@@ -17,7 +17,7 @@ from dledger.protocol.messages.membership import ids_of
 from dledger.types import NodeId, Role
 from tests.node.growing import Newcomer, done, grown
 
-ADD, PROMOTE, DEMOTE, REMOVE, _ = MemberAction
+ADD, PROMOTE, DEMOTE, REMOVE, *_ = MemberAction
 
 
 async def removed_while_down(group: Any, name: str) -> None:

@@ -3,13 +3,18 @@ near never are, nor what a commit may need."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from members_world import LEARNER, ChangingWorld, member
 from raft_bench import N3
 from raft_harness import Chaos
 
+from dledger.config import GroupConfig
 from dledger.raft.roles import fill_pace
-from dledger.raft.roles.fill_pace import MOST_REST_MS, REST, TURN_BYTES, Turn
+from dledger.raft.roles.catch_up import CatchUp
+from dledger.raft.roles.fill_pace import MOST_REST_MS, REST, TURN_BYTES, FillPace, Turn
 from dledger.types import NodeId
 
 LIMIT = 64 << 10
@@ -93,6 +98,25 @@ def test_a_voter_that_was_away_is_held_while_a_quorum_is_there():
     assert lacks(world, away) == 0, "no quorum without it, and it was held back"
 
 
+def test_two_far_voters_are_not_both_held():
+    """Each alone is not needed while the other one counts; appends need one of them."""
+    config = GroupConfig(catch_up_bytes_per_s=LIMIT)
+    log = SimpleNamespace(end_index=90, committed_index=10)
+    voters = {NodeId("n0"), NodeId("n1"), NodeId("n2")}
+    core: Any = SimpleNamespace(log=log, config=config, me="n0", voters=voters, quorum=2)
+    one, other = (
+        SimpleNamespace(counts=True, watermark=10, heard_ms=0, catch_up=CatchUp(0, 90), turn=Turn())
+        for _ in range(2)
+    )
+    pace = FillPace(core, {NodeId("n1"): one, NodeId("n2"): other})
+    assert not pace.is_far(one, 1)
+    assert not pace.is_far(other, 1)
+    other.watermark = 90
+    assert pace.is_far(one, 1)
+    other.heard_ms = -config.election_ms
+    assert not pace.is_far(one, 1), "the other one is near, but not here"
+
+
 def test_two_learners_share_one_limit():
     entries = 50
     world = world_with(entries, catch_up_bytes_per_s=LIMIT)
@@ -111,7 +135,7 @@ def test_a_turn_is_followed_by_a_rest_of_twice_its_time():
     assert turn.wait_ms(1010) == 0
     turn.sent(TURN_BYTES // 2, 1010)
     assert turn.wait_ms(1010) is None, "all of it is answered first"
-    turn.answered(1030)
+    turn.is_over(1030)
     assert turn.wait_ms(1030) == REST * 30
     assert turn.wait_ms(1030 + REST * 30) == 0
 
@@ -121,14 +145,14 @@ def test_a_turn_goes_on_when_all_is_answered_before_it_is_over():
     for now_ms in range(0, 80, 10):
         assert turn.wait_ms(now_ms) == 0
         turn.sent(TURN_BYTES // 8, now_ms)
-        turn.answered(now_ms + 5)
+        turn.is_over(now_ms + 5)
     assert turn.wait_ms(75) == min(REST * 75, MOST_REST_MS)
 
 
 def test_rests_are_short_and_end_when_there_is_no_reason_for_them():
     turn = Turn()
     turn.sent(TURN_BYTES, 0)
-    turn.answered(10_000)
+    turn.is_over(10_000)
     assert turn.wait_ms(10_000) == MOST_REST_MS
     turn.end()
     assert turn.wait_ms(10_000) == 0

@@ -109,6 +109,8 @@ class EntryDispatcher:
             return
         log, config, is_far = self.core.log, self.core.config, self._pace.is_far(self, now_ms)
         limit = config.catch_up_bytes_per_s if is_far else 0
+        if not self._in_flight:
+            self.turn.is_over(now_ms)
         most = self._pace.most(limit)
         while (
             self.next_index <= log.end_index
@@ -220,8 +222,6 @@ class EntryDispatcher:
             self._commit_answered = max(self._commit_answered, response.index)
         elif response.type is PushType.APPEND:
             self._on_append_response(response)
-            if not self._in_flight:
-                self.turn.answered(now_ms)
         elif response.type is PushType.INSTALL_SNAPSHOT:
             if self.state is PushState.INSTALL_SNAPSHOT and response.code is Code.SUCCESS:
                 self._compare(response.index)  # it holds that entry by now
@@ -306,7 +306,6 @@ class EntryDispatcher:
         else:
             self._in_flight.clear()
             self._in_flight_bytes = 0
-            self.turn.end()
 
     def _ask(self, now_ms: int) -> None:
         compared = self.core.log.known_position(self.compare_index)

@@ -47,8 +47,8 @@ class Turn:
             self._began_ms = now_ms
         self._size += size
 
-    def answered(self, now_ms: int) -> None:
-        """Nothing is under way any more."""
+    def is_over(self, now_ms: int) -> None:
+        """Nothing is under way any more, answered or lost."""
         if self._size >= TURN_BYTES:
             self._rest_until_ms = now_ms + min(MOST_REST_MS, REST * (now_ms - self._began_ms))
             self._size = 0
@@ -100,13 +100,13 @@ class FillPace:
         return 0 if follower is None else self.limit(follower, now_ms)
 
     def _is_needed(self, follower: Filled, now_ms: int) -> bool:
-        """Whether nothing can be committed without it: too few others are here that have all that
-        is committed."""
-        core, election_ms = self._core, self._core.config.election_ms
+        """Whether nothing can be committed without it: too few others are here and near. Were two
+        that are far, with a quorum in either alone, both held back, so would be all appends."""
+        core, end, election_ms = self._core, self._core.log.end_index, self._core.config.election_ms
         others = sum(
             one.counts
             and now_ms - one.heard_ms < election_ms
-            and one.watermark >= core.log.committed_index
+            and one.catch_up.is_near(one.watermark, end, now_ms, election_ms)
             for one in self._followers.values()
             if one is not follower
         )
