@@ -179,9 +179,9 @@ class LogStore(Protocol):
         sync."""
 
     def read(self, begin: Index, max_bytes: int, end: Index | None = None) -> Sequence[Entry]:
-        """Consecutive entries from ``begin``, up to ``max_bytes`` but at least one, all before
-        ``end`` (exclusive); empty at the end of the log. Checksums are verified; stops in front of
-        a corrupt entry.
+        """Consecutive entries from ``begin``, up to ``max_bytes`` or the end of a file but at least
+        one, all before ``end`` (exclusive); empty at the end of the log. Checksums are verified;
+        stops in front of a corrupt entry.
 
         Raises:
             CorruptEntry: the entry at ``begin`` does not match its checksums; the message names it.
