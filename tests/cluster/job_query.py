@@ -29,6 +29,7 @@ def make_session(directory: Path) -> SparkSession:
     settings = {
         "spark.local.dir": str(directory / "spark"),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "spark.speculation": "true",
         # the check wants the offsets of every batch
