@@ -35,6 +35,7 @@ OF_THE_FAKE = [
     "behind",
     "lag",
     "most_cuts",
+    "racks",
     "handle",
     "_append",
     "_execute",
