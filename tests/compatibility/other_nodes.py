@@ -47,6 +47,7 @@ OF_THE_FAKE = [
 LONG = "a limit of its own catalog"
 REFUSAL = "the client refuses before the node does"
 MEANWHILE = "it changes amid a request"
+REPLACED = "members are replaced by nodes of its own"
 OF_ITS_ANSWERS = {
     "test_topics_and_offsets_and_groups": "the whole status of a node",
     "test_status_names_the_node_that_does_not_answer": "the whole status of a node",
@@ -56,6 +57,8 @@ OF_ITS_ANSWERS = {
     "test_many_long_schemas_come_in_several_answers": LONG,
     "test_records_that_retention_takes_during_the_search_are_passed_over": MEANWHILE,
     "test_a_topic_that_is_created_again_during_the_search_is_refused": MEANWHILE,
+    "test_a_client_finds_a_leader_that_came_while_another_one_led": REPLACED,
+    "test_a_producer_finds_a_leader_that_came_while_another_one_led": REPLACED,
 }
 """Tests that hold answers against those of their own group."""
 GROUP_ID = "A"
