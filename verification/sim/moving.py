@@ -66,6 +66,9 @@ class Moving:
             world.told_places.update(world.places)
             world.story.tell("moves", "all nodes start anew, and are told where the members are")
             for node in self._group.nodes:
+                if node.server is not None and node.server.parts.context.members.is_listed:
+                    # of members that came later, too, or the former ones would not find them
+                    node.peers = tuple(sorted(node.server.parts.context.members.ids))
                 node.kill(power=False)
         self._active = False
 
