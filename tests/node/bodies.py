@@ -1,12 +1,15 @@
-"""Bodies of entries, and heartbeats."""
+"""Entries, their bodies, and heartbeats."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from dledger.protocol.messages.entry import Entry
 from dledger.protocol.messages.peer import HeartBeatRequest
 from dledger.records.body.header import BodyHeader, BodyKind, encode_header
-from dledger.types import NodeId, Term
+from dledger.storage.api import LogStore
+from dledger.types import Index, NodeId, Term
 
 
 def body(topic_id: int, payload: bytes = b"payload", count: int = 1, **fields: Any) -> bytes:
@@ -23,3 +26,11 @@ def heartbeat(
     return HeartBeatRequest(
         group=group, local_id=sender, remote_id=NodeId(to), term=Term(term), leader_id=sender
     )
+
+
+def entries_of(store: LogStore, first: int | None = None) -> Iterator[Entry]:
+    """All entries of a log, or those from ``first`` on."""
+    begin = store.begin_index if first is None else Index(first)
+    while found := store.read(begin, 1 << 30):
+        yield from found
+        begin = Index(found[-1].index + 1)

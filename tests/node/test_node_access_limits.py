@@ -92,7 +92,8 @@ async def test_what_may_not_be_described_is_not_listed(group: Any) -> None:
     assert (commit["writer_id"], commit["offsets"]) == ("w-mine", {"mine": {0: (1, 2)}})
     status = await client.status()
     assert set(status) == {
-        *("node_id", "group", "members", "role", "term", "leader_id", "begin_index", "clock")
+        *("node_id", "group", "members", "member_roles", "member_racks"),
+        *("role", "term", "leader_id", "begin_index", "clock"),
     }
     assert len((await owner.ask(MetadataRequest(all_topics=True))).topics) == 2
     await rule(node, "allow User:a describe cluster")

@@ -27,6 +27,7 @@ from dledger.protocol.messages.rocketmq import (
 from dledger.raft.raft_node import RaftNode
 from dledger.raft.state.ready import IDLE
 from dledger.rocketmq.format.message import Message, encode_message
+from tests.node.bodies import entries_of
 
 
 def message(text: str, queue_id: int = 0) -> Message:
@@ -52,7 +53,7 @@ def held(node: Any) -> Iterator[None]:
 
 def places(node: Any, first: int) -> list[int]:
     """Where the messages of a node's log begin, from an entry on."""
-    return [entry.pos + HEADER_SIZE for entry in node.store.read(first, 1 << 30)]
+    return [entry.pos + HEADER_SIZE for entry in entries_of(node.store, first)]
 
 
 @pytest.mark.group(commit_log="rocketmq", **SLOW_VOTES, **QUICK)

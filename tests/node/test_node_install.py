@@ -35,6 +35,7 @@ from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
 from dledger.raft.state.ready import IDLE
 from dledger.storage.recovery.snapshot_install import Staging
 from dledger.types import Index, NodeId
+from tests.node.bodies import entries_of
 from verification.disk.memory_disk import MemoryDisk
 
 pytestmark = pytest.mark.group(1, **SMALL)
@@ -85,7 +86,7 @@ async def test_damage_without_any_copy_is_removed_and_rest_of_log_stays(
     caplog.set_level(logging.WARNING, "dledger")
     topic = await write(group, 0, 6)
     await group.agree()
-    entries = (await group.leader()).store.read(0, 1 << 20)
+    entries = entries_of((await group.leader()).store)
     victim = next(entry.index for entry in entries if payload(3) in bytes(entry.body))
     name = (await group.follower()).node.node_id
     await (group.stop(name) if applied else group.kill(name))

@@ -26,7 +26,8 @@ from dledger.protocol.wire import encode_command
 from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.storage.disk.disk import RealDisk
 from dledger.storage.opening import open_store
-from dledger.types import NO_INDEX, Index, NodeId
+from dledger.types import NO_INDEX, NodeId
+from tests.node.bodies import entries_of
 from tests.node.conftest import played
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "stores_before_group_ids.tar.gz"
@@ -205,7 +206,7 @@ def with_admission(group: Any) -> Change:
             Admit(node_id="n0", members=members, after=-1)
         )
         if not entries:
-            entries = store.read(Index(0), 1 << 20)
+            entries = [*entries_of(store)]
             end, term = store.end, store.end.position.term
             entries += stamp_all(
                 end, term, MAGIC_NORMAL, (admit, body(1, b"behind it")), group.config.segment_bytes

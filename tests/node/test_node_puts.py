@@ -28,9 +28,9 @@ from dledger.protocol.messages.rocketmq import (
 from dledger.rocketmq.format.hosts import Host
 from dledger.rocketmq.format.message import Message, TransactionType, decode_message, encode_message
 from dledger.types import Role
+from tests.node.bodies import entries_of
 
 pytestmark = pytest.mark.group(1, commit_log="rocketmq")
-
 
 QUEUE_OFFSET_AT, PHYSICAL_OFFSET_AT = 20, 28
 
@@ -51,7 +51,7 @@ def message(
 def stored(node: Any) -> list[Message]:
     """The messages of a node's log, in order, each checked against its entry."""
     found = []
-    for entry in node.store.read(node.store.begin_index, 1 << 30):
+    for entry in entries_of(node.store):
         assert body_is_sound(entry)
         if entry.magic == MAGIC_NORMAL:
             found.append(decode_message(entry.body))

@@ -29,6 +29,7 @@ from dledger.protocol.messages.rocketmq import (
 from dledger.rocketmq.format.message import Message, TransactionType, decode_message, encode_message
 from dledger.rocketmq.format.properties import keys_of, tags_code
 from dledger.types import Index
+from tests.node.bodies import entries_of
 
 pytestmark = pytest.mark.group(commit_log="rocketmq")
 
@@ -44,7 +45,7 @@ def check(node: Any) -> int:
     files = reput_of(node).files
     expected: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
     keys = 0
-    for entry in node.store.read(node.store.begin_index, 1 << 30):
+    for entry in entries_of(node.store):
         if entry.magic != MAGIC_NORMAL:
             continue
         found = decode_message(entry.body)
