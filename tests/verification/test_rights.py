@@ -45,7 +45,7 @@ def test_command_without_a_check_is_seen_by_its_entry(
             () if isinstance(asked.command, DeleteTopic) else row(asked, catalog)
         ),
     )
-    found = run(tmp_path, 3 * SHARE, 4, nobody)
+    found = run(tmp_path, 3 * SHARE, 1, nobody)
     assert not found["ok"]
     assert any(" wrote DeleteTopic(" in problem for problem in found["problems"])
     assert DeleteTopic in COMMANDS

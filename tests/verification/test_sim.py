@@ -43,7 +43,7 @@ def test_seeds_are_green(outcomes: list[SeedOutcome]) -> None:
 
 def test_seeds_do_something(outcomes: list[SeedOutcome]) -> None:
     """A simulation in which nothing happens finds nothing."""
-    assert sum(outcome.acknowledged for outcome in outcomes) > 1000
+    assert sum(outcome.acknowledged for outcome in outcomes) > 500
     assert sum(outcome.simulated_ms for outcome in outcomes) > len(outcomes) * SHORT_MS
     assert max(outcome.elections for outcome in outcomes) > 5
 
