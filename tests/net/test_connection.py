@@ -355,7 +355,7 @@ async def test_connections_take_of_the_budget_and_leave_a_quarter(node: Node) ->
     address = await node.open(max_bytes=64 << 10)
     inflow = node.listener.inflow
     with contextlib.ExitStack() as crowd:
-        for count, left in ((0, 64), (1, 56), (2, 48), (6, 16), (9, 16)):
+        for count, left in ((0, 64), (1, 48), (2, 32), (3, 16), (9, 16)):
             for _ in range(count - len(node.opened)):
                 crowd.enter_context(dial(address))
             await node.until(lambda count=count: len(node.opened) == count)  # type: ignore[misc]

@@ -201,7 +201,7 @@ class NodeConfig:
     which an open connection is use."""
     max_client_bytes: int = 64 * MIB
     """Request bytes of all clients that are unanswered or still on their way; more are not read
-    until some are answered. Connections take 8 KiB of it each, and leave a quarter. As many of
+    until some are answered. Connections take 16 KiB of it each, and leave a quarter. As many of
     answers that are being read or wait to be taken; others wait for room, and a client that takes
     nothing meanwhile is closed."""
     cache_bytes: int = 32 * MIB

@@ -23,7 +23,7 @@ from dledger.net.limits.rare_warnings import Seldom
 from dledger.net.listener.tls_door import Arrival, Door
 from dledger.protocol.wire import FrameLimits
 
-CONNECTION_BYTES: Final = 8 << 10
+CONNECTION_BYTES: Final = 16 << 10
 """What an open connection counts as: the 3 KiB that it takes, and room for the beginning of a
 frame."""
 
