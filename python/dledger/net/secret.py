@@ -180,6 +180,8 @@ def create_secret(path: str | os.PathLike[str]) -> None:
         FileExistsError: the file is there.
         OSError: it cannot be made.
     """
+    from dledger.storage.disk.disk import RealDisk
+
     where = Path(path)
     draft = where.with_name(f".{where.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -192,13 +194,4 @@ def create_secret(path: str | os.PathLike[str]) -> None:
         os.link(draft, where)
     finally:
         draft.unlink()
-    sync_names(where.parent)
-
-
-def sync_names(directory: Path) -> None:
-    """Make the names in a directory durable. Raises OSError."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    RealDisk().fsync_dir(where.parent)

@@ -175,7 +175,7 @@ def _password(name: str, file: Path | None) -> str:
 
 def _write_private(file: Path, text: str) -> None:
     """In the place of a file that is there, which is never half written; durable on return."""
-    from dledger.net.secret import sync_names
+    from dledger.storage.disk.disk import RealDisk
 
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -185,6 +185,6 @@ def _write_private(file: Path, text: str) -> None:
             written.flush()
             os.fsync(descriptor)
         draft.replace(file)
-        sync_names(file.parent)
+        RealDisk().fsync_dir(file.parent)
     finally:
         draft.unlink(missing_ok=True)
