@@ -13,6 +13,7 @@ from dledger import path_groups
 from dledger.client import Client, Span
 from dledger.client.blocking.pool import shared_client
 from dledger.client.protocol.results import Lineage, Range
+from dledger.config import RACK_VARIABLE
 from dledger.datasource.options.offsets import Positions
 from dledger.datasource.options.options import Options, need_group
 from dledger.errors import (
@@ -29,8 +30,6 @@ from dledger.protocol.messages.client import OffsetKind, TopicInfo
 T = TypeVar("T")
 LOOKS: Final = 5
 """So often topics are asked for anew when one went between two questions."""
-RACK_VARIABLE: Final = "DLEDGER_RACK"
-"""In the environment of the driver and of each executor: where it stands."""
 LOOPBACK: Final = {"127.0.0.1", "::1", "[::1]", "localhost"}
 
 

@@ -36,7 +36,6 @@ FILE_VARIABLES: Final = {
     "secret_file": "DLEDGER_SECRET_FILE",
     "credentials": "DLEDGER_CREDENTIALS",
 }
-RACK_VARIABLE: Final = "DLEDGER_RACK"
 
 CONTEXT: Final = "dledger.context"
 """Of click's ``Context.meta``: the `Context` that a command goes to, where it goes to one."""
@@ -178,6 +177,8 @@ def group_client(**settings: Any) -> Callable[[str], Client]:
 
 def client_settings() -> dict[str, str]:
     """`identity_files`, and the rack that a command reads in, from where they come."""
+    from dledger.config import RACK_VARIABLE
+
     chosen = _context()
     rack = (chosen.rack if chosen is not None else "") or os.environ.get(RACK_VARIABLE)
     return {**identity_files(), **({"rack": rack} if rack else {})}

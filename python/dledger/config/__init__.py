@@ -1,7 +1,7 @@
 """Settings, in two kinds: those that must be equal on every node of a group, and those of each
 node."""
 
-from dledger.config.client_settings import ClientConfig
+from dledger.config.client_settings import RACK_VARIABLE, ClientConfig
 from dledger.config.credentials import Credentials
 from dledger.config.names import (
     AUDIT_TOPIC,
@@ -32,6 +32,7 @@ __all__ = [
     "LIVE",
     "MIB",
     "NOTHING_ACCEPTED",
+    "RACK_VARIABLE",
     "ClientConfig",
     "Credentials",
     "GroupConfig",

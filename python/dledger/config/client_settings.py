@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from dledger.config.credentials import Credentials
 from dledger.config.names import check_absolute
 from dledger.config.settings import MIB
 from dledger.config.tls import Tls, tls_files
 from dledger.errors import ConfigError
+
+RACK_VARIABLE: Final = "DLEDGER_RACK"
+"""Says where the process of a command, of Spark's driver or of an executor stands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
