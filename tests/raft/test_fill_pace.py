@@ -135,7 +135,7 @@ def test_a_turn_is_followed_by_a_rest_of_twice_its_time():
     assert turn.wait_ms(1010) == 0
     turn.sent(TURN_BYTES // 2, 1010)
     assert turn.wait_ms(1010) is None, "all of it is answered first"
-    turn.is_over(1030)
+    turn.drained(1030)
     assert turn.wait_ms(1030) == REST * 30
     assert turn.wait_ms(1030 + REST * 30) == 0
 
@@ -145,14 +145,14 @@ def test_a_turn_goes_on_when_all_is_answered_before_it_is_over():
     for now_ms in range(0, 80, 10):
         assert turn.wait_ms(now_ms) == 0
         turn.sent(TURN_BYTES // 8, now_ms)
-        turn.is_over(now_ms + 5)
+        turn.drained(now_ms + 5)
     assert turn.wait_ms(75) == min(REST * 75, MOST_REST_MS)
 
 
 def test_rests_are_short_and_end_when_there_is_no_reason_for_them():
     turn = Turn()
     turn.sent(TURN_BYTES, 0)
-    turn.is_over(10_000)
+    turn.drained(10_000)
     assert turn.wait_ms(10_000) == MOST_REST_MS
     turn.end()
     assert turn.wait_ms(10_000) == 0

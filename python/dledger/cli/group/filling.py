@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
 
 from dledger.cli.common import tell_progress
 from dledger.cli.progress import ByteProgress
@@ -29,9 +28,6 @@ class Filling:
         if self.shown:
             self.bar.add(size, total)
         return self.shown
-
-
-LINES: Final = Filling(shown=False, bar=ByteProgress("", shown=False))
 
 
 @contextmanager

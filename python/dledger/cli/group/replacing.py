@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from dledger.cli.group.filling import LINES, Filling
+from dledger.cli.group.filling import Filling
 from dledger.cli.group.node_states import State
 from dledger.client.catching_up import CatchingUp, looks
 from dledger.config import nearest
@@ -92,9 +92,7 @@ def _check_new(leader: State, wanted: Replacement, *, is_marked: bool) -> None:
         raise ConfigError(f"{new} is a member already, at {place}: say {new}={place}")
 
 
-def replace_member(
-    client: Client, wanted: Replacement, patience_s: float, shown: Filling = LINES
-) -> bool:
+def replace_member(client: Client, wanted: Replacement, patience_s: float, shown: Filling) -> bool:
     """All steps that are left; False where there was none.
 
     Raises:

@@ -110,7 +110,7 @@ class EntryDispatcher:
         log, config, is_far = self.core.log, self.core.config, self._pace.is_far(self, now_ms)
         limit = config.catch_up_bytes_per_s if is_far else 0
         if not self._in_flight:
-            self.turn.is_over(now_ms)
+            self.turn.drained(now_ms)
         most = self._pace.most(limit)
         while (
             self.next_index <= log.end_index

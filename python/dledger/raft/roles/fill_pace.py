@@ -22,8 +22,6 @@ PUSHES_A_SECOND: Final = 10
 One entry goes whole, whatever its size."""
 BURST_S: Final = 0.25
 """So many seconds' worth may go at once after a rest: a loop that is late makes up for it."""
-
-
 TURN_BYTES: Final = 8 << 20
 """Pushed in one turn: enough to keep disk and network busy."""
 REST: Final = 2
@@ -47,7 +45,7 @@ class Turn:
             self._began_ms = now_ms
         self._size += size
 
-    def is_over(self, now_ms: int) -> None:
+    def drained(self, now_ms: int) -> None:
         """Nothing is under way any more, answered or lost."""
         if self._size >= TURN_BYTES:
             self._rest_until_ms = now_ms + min(MOST_REST_MS, REST * (now_ms - self._began_ms))
