@@ -67,8 +67,10 @@ class Moving:
             world.story.tell("moves", "all nodes start anew, and are told where the members are")
             for node in self._group.nodes:
                 if node.server is not None and node.server.parts.context.members.is_listed:
-                    # of members that came later, too, or the former ones would not find them
-                    node.peers = tuple(sorted(node.server.parts.context.members.ids))
+                    # of members that came later, too, or the former ones would not find them; one
+                    # that joins does not know yet that it is a member
+                    itself = [node.name] if node.joins else []
+                    node.peers = tuple(sorted({*node.server.parts.context.members.ids, *itself}))
                 node.kill(power=False)
         self._active = False
 
