@@ -34,6 +34,7 @@ from benchmarks.load import append_load
 from benchmarks.report import Report
 from dledger import Client
 from dledger.checksum import crc32
+from dledger.cli.group.filling import filling
 from dledger.cli.group.replacing import Replacement, replace_member
 from dledger.embedded.ports import free_ports
 from dledger.types import NodeId
@@ -167,7 +168,8 @@ def replace_one(nodes: Growing, appends: list[float] | None = None) -> tuple[flo
         filled_s = time.perf_counter() - began
         if appends is not None:
             appends.append((now["end_index"] - before) / filled_s)
-        replace_member(client, Replacement(old, new, nodes.addresses[new]), PATIENCE_S)
+        with filling() as shown:
+            replace_member(client, Replacement(old, new, nodes.addresses[new]), PATIENCE_S, shown)
         replaced_s = time.perf_counter() - began
     nodes.drop(old)
     return filled_s, replaced_s

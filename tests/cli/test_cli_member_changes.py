@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dledger import Client
+from dledger.cli.group.filling import filling
 from dledger.cli.group.replacing import Replacement, replace_member
 from dledger.types import NodeId
 from tests.cli.commands import out, program, refusal, run
@@ -92,7 +93,7 @@ def test_command_that_ends_after_each_step_goes_on_under_appends(
 ) -> None:
     with processes(tmp_path, EVERYBODY) as nodes:
         group, one = started(nodes), nodes.addresses[NodeId("n1")]
-        with Appends(one) as appends, Client(one) as client:
+        with Appends(one) as appends, Client(one) as client, filling() as shown:
             appends.wait_for()
             if is_dead:
                 nodes.kill("n0")
@@ -102,7 +103,7 @@ def test_command_that_ends_after_each_step_goes_on_under_appends(
             for _ in range(3):
                 appends.wait_for()
                 with pytest.raises(Crash):
-                    replace_member(crashing, wanted, 30)  # type: ignore[arg-type]
+                    replace_member(crashing, wanted, 30, shown)  # type: ignore[arg-type]
             order = ["remove_member", "promote_member"]
             order = order if is_dead else order[::-1]
             assert crashing.changes == ["add_member", *order]
