@@ -45,6 +45,8 @@ lint: $(VENV)/.package
 
 types: $(VENV)/.package
 	@$(BIN)/mypy
+	@MYPYPATH=examples $(BIN)/mypy examples
+	@$(BIN)/mypy tests
 
 layers: $(VENV)/.package
 	@$(BIN)/lint-imports

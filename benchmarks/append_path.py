@@ -53,7 +53,7 @@ def free_port() -> int:
 @contextmanager
 def three_nodes(directory: Path, calls: Calls) -> Iterator[str]:
     """Their addresses."""
-    threading.setprofile(calls)  # type: ignore[arg-type]
+    threading.setprofile(calls)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -94,7 +94,7 @@ def measured() -> set[CodeType]:
         client.create_topic("t")
         for _ in range(WARM_UP):
             client.append("t", [b"x" * 100], partition=0)
-        sys.setprofile(calls)  # type: ignore[arg-type]
+        sys.setprofile(calls)
         for _ in range(MEASURED):
             calls.seen, calls.on = set(), True
             client.append("t", [b"x" * 100], partition=0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks import machine
-from benchmarks.groups import group, variants
+from benchmarks.groups import group, pids_of, variants
 from benchmarks.load import append_load
 from benchmarks.report import BYTES, Report
 from dledger import Client, EmbeddedGroup
@@ -124,9 +124,9 @@ def memory(report: Report, directory: Path, repetitions: int, *, quick: bool) ->
         while sent < total:
             load = append_load(leader_address(running), topic_id, MIB, 8, 0.2 if quick else 2.0)
             sent += load.requests * MIB
-        for node_id, node in running.nodes.items():
+        for node_id, pid in pids_of(running).items():
             role = "leader" if node_id == running.leader else "follower"
-            for name, mib in memory_mib(node.pid).items():
+            for name, mib in memory_mib(pid).items():
                 report.add(MEMORY, f"{name} of the {role} after {sent / 2**30:.1f} GiB", "MiB", mib)
                 if name == "VmRSS":
                     report.add(MEMORY, "VmRSS of any node", "MiB", mib)

@@ -98,8 +98,9 @@ def rolling(report: Report, directory: Path, repetitions: int, *, quick: bool) -
                 appenders[0].wait_for(20)
                 what = f"{GAP}, the {'leader' if leads else 'follower'} restarts"
                 report.add(ROLLING, what, "ms", *(1000 * a.pause_after(moment) for a in appenders))
-        for thread in (*appenders, stream):
-            thread.finish()
+        for appender in appenders:
+            appender.finish()
+        stream.finish()
         acknowledged = stream.records + sum(len(a.acknowledged) for a in appenders)
         failures = [*stream.failures, *(f for a in appenders for f in a.failures)]
         for failure in failures:
@@ -153,4 +154,5 @@ def elections(report: Report, directory: Path, repetitions: int, *, quick: bool)
 
 def highest_term(client: Client) -> int:
     """The term of the last election that anybody knows of."""
-    return max(state.get("term", -1) for state in client.status().values())
+    term: int = max(state.get("term", -1) for state in client.status().values())
+    return term

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection as Pipe
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 COUNT = struct.Struct(">Q")
@@ -74,7 +75,8 @@ def nodes(directory: Path, size: int, count: int) -> Iterator[int]:
         size, count: bytes of an append, and how many there is room for without a longer file.
     """
     spawn = multiprocessing.get_context("spawn")
-    processes, ports = [], []
+    processes: list[SpawnProcess] = []
+    ports: list[int] = []
     for name in ("follower-1", "follower-2", "leader"):
         here, there = spawn.Pipe()
         peers = tuple(ports) if name == "leader" else ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,7 +23,6 @@ BROKERS = "messages of 1 KiB, 3 replicas, beside RocketMQ's brokers in DLedger m
 BEHIND = "slave of a real RocketMQ master, 1 KiB messages, over loopback"
 JARS = "DLEDGER_INTEROP"
 """The environment variable with the folder of jars, as for the tests against the real programs."""
-INTEROP = Path(__file__).parent.parent / "tests" / "interop"
 THEIRS = "three brokers, asynchronous flush, 16 threads of RocketMQ's producer"
 OURS = {"sync": "a group, each message synced before it counts", "async": "a group, flush=async"}
 CASES = {"16 in flight": (16, 1), "4 in flight, 256 messages each": (4, 256)}
@@ -53,8 +51,7 @@ def real_programs(directory: Path) -> Iterator[tuple[Any, Any]]:
             f"the section brokers needs the real RocketMQ: make bench BENCH=brokers (it sets "
             f"{JARS})"
         )
-    sys.path.insert(0, str(INTEROP))
-    import real_programs as real
+    from tests.interop import real_programs as real
 
     directory.mkdir()
     programs = real.Programs(jars, directory, MEMORY)

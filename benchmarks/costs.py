@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks import bare
 from benchmarks.appends import MIB, leader_address
-from benchmarks.groups import group
+from benchmarks.groups import group, pids_of
 from benchmarks.load import append_load
 from benchmarks.report import Report
 from dledger import Client, EmbeddedGroup
@@ -54,10 +54,11 @@ def spent(
     seconds: float,
 ) -> None:
     """One load, and what every process spent on it."""
-    before = {name: processor_ms(node.pid) for name, node in running.nodes.items()}
+    pids = pids_of(running)
+    before = {name: processor_ms(pid) for name, pid in pids.items()}
     own = processor_ms(os.getpid())
     load = append_load(leader_address(running), topic_id, size, in_flight, seconds)
-    used = {name: _since(before[name], node.pid) for name, node in running.nodes.items()}
+    used = {name: _since(before[name], pid) for name, pid in pids.items()}
     client = _since(own, os.getpid())
     report.add(COSTS, f"{case}, latency", "ms", *(t * 1000 for t in load.latencies))
     report.add(COSTS, case, "MB/s", load.megabytes_per_second)

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +24,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from benchmarks.costs import TICKS
-from benchmarks.groups import group
+from benchmarks.groups import group, pids_of
 from benchmarks.report import Report
 from benchmarks.spark import new_session, rows_frame
 from benchmarks.typed import FLAT_COLUMNS
@@ -67,12 +68,8 @@ class UndigestedWriter(BatchWriter):
     """Its tasks count their rows, which the commit is held to as well."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        digested = sink.sum_rows
-        sink.sum_rows = counted
-        try:
+        with patch.object(sink, "sum_rows", counted):
             return super().write(iterator)
-        finally:
-            sink.sum_rows = digested
 
 
 def counted(batch: pa.RecordBatch, _: Iterable[int] | None = None) -> RowsSum:
@@ -123,7 +120,7 @@ def spent_on(
     write = partial(
         writer.options(topic=topic, createTopic="true", txnId="once").mode("append").save
     )
-    roots = {os.getpid(), *(node.pid for node in running.nodes.values())}
+    roots = {os.getpid(), *pids_of(running).values()}
     before = processor_s(roots)
     write()
     after = processor_s(roots)

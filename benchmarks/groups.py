@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dledger import Client, EmbeddedGroup
+from dledger.types import NodeId
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "1 replica": {"replicas": 1},
@@ -44,6 +45,18 @@ def group(directory: Path, replicas: int, **settings: Any) -> Iterator[EmbeddedG
     finally:
         running.stop()
         shutil.rmtree(path, ignore_errors=True)
+
+
+def pid_of(running: EmbeddedGroup, name: NodeId) -> int:
+    """The process of a node, which runs."""
+    pid = running.nodes[name].pid
+    assert pid is not None, f"{name} does not run"
+    return pid
+
+
+def pids_of(running: EmbeddedGroup) -> dict[NodeId, int]:
+    """The processes of all nodes, which run."""
+    return {name: pid_of(running, name) for name in running.nodes}
 
 
 def until_in_step(client: Client, timeout_s: float = 60) -> None:

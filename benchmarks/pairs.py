@@ -23,12 +23,21 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from benchmarks.load import append_load
 
+
+class Sizes(TypedDict):
+    """Of a load: bytes of a record, how many are in flight on each connection."""
+
+    size: int
+    in_flight: int
+    connections: NotRequired[int]
+
+
 SAMPLES = 10_000
-LOADS = {
+LOADS: dict[str, Sizes] = {
     "1 in flight": {"size": 1 << 10, "in_flight": 1},
     "512 in flight": {"size": 1 << 10, "in_flight": 512},
     "200 connections": {"size": 1 << 10, "in_flight": 1, "connections": 200},
@@ -88,7 +97,8 @@ class Checkout:
 
     def __init__(self, checkout: Path, directory: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONSAFEPATH": "1"}
-        command = [checkout / ".venv/bin/python", Path(__file__).resolve(), "--serve", directory]
+        script = Path(__file__).resolve()
+        command = [str(checkout / ".venv/bin/python"), str(script), "--serve", str(directory)]
         self._process = subprocess.Popen(
             command,
             cwd=checkout,

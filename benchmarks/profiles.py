@@ -30,7 +30,7 @@ from rich.table import Table
 
 from benchmarks.appends import leader_address
 from benchmarks.costs import processor_ms
-from benchmarks.groups import group
+from benchmarks.groups import group, pid_of
 from benchmarks.load import append_load
 from benchmarks.profiled.sitecustomize import DIRECTORY
 from benchmarks.spark import new_session, read_from, rows_frame, to_noop, write_to
@@ -39,6 +39,9 @@ from dledger import Client, EmbeddedGroup
 Way = Callable[[EmbeddedGroup, Client, float], int]
 """Use the group for so many seconds; how many requests that were."""
 Profile = dict[str, dict[str, tuple[int, float]]]
+"""Calls and seconds by thread and function."""
+Functions = dict[str, tuple[float, float]]
+"""Calls and microseconds a request."""
 SIZE: Final = 1024
 TOP: Final = 25
 UNPROFILED: Final = ("client", "JVM")
@@ -173,7 +176,7 @@ def under_load(directory: Path) -> Iterator[tuple[EmbeddedGroup, Client, dict[st
     with group(directory, 3) as running, Client(running.bootstrap_servers) as client:
         followers = [name for name in running.nodes if name != running.leader]
         roles = {"leader": running.leader, "follower": followers[0], "2nd follower": followers[1]}
-        pids = {role: running.nodes[name].pid for role, name in roles.items()}
+        pids = {role: pid_of(running, name) for role, name in roles.items()}
         for _ in range(20):
             client.append("bench", b"x")
         try:
@@ -205,7 +208,7 @@ def _switches(pid: int) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def calls(way: Way, directory: Path, seconds: float) -> Iterator[tuple[str, str, Profile]]:
+def calls(way: Way, directory: Path, seconds: float) -> Iterator[tuple[str, str, Functions]]:
     """By role and thread, functions with calls and microseconds a request."""
     profiles = directory / "profiles"
     profiles.mkdir()
@@ -278,7 +281,7 @@ def package_of(name: str) -> str:
     return "/".join(path.parts[path.parts.index("dledger") :][1:3]).removesuffix(".py")
 
 
-def show(console: Console, role: str, thread: str, functions: dict[str, tuple[int, float]]) -> None:
+def show(console: Console, role: str, thread: str, functions: Functions) -> None:
     """A thread's packages and functions, the costliest first."""
     total = sum(us for _, us in functions.values())
     by_python = sum(n for name, (n, _) in functions.items() if package_of(name) != "C")

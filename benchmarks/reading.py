@@ -43,5 +43,5 @@ def _fill(group: EmbeddedGroup, client: Client, entries: int) -> None:
 
 def _read(client: Client, topic: str) -> float:
     began = time.perf_counter()
-    rows = sum(batch.num_rows for batch in client.read(topic, 0, 0))
+    rows: int = sum(batch.num_rows for batch in client.read(topic, 0, 0))
     return rows / (time.perf_counter() - began)

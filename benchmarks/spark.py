@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -125,7 +126,7 @@ def measure_reads(
         label = f"dledger, {replicas} replica{'s'[: replicas > 1]}"
         for columns, case in (("", label), ("key, value", f"{label}, key and value alone")):
             frame = read_from(session, running, "data", columns)
-            took = seconds(lambda frame=frame: to_noop(frame))
+            took = seconds(partial(to_noop, frame))
             report.add(READ, case, "rows/s", rows / took)
 
 
@@ -143,7 +144,7 @@ def measure_writes(
     for replicas, running in groups.items():
         topic = f"written-{time.monotonic_ns()}"
         clients[replicas].create_topic(topic)
-        took = seconds(lambda running=running, topic=topic: write_to(frame, running, topic))
+        took = seconds(partial(write_to, frame, running, topic))
         assert clients[replicas].end_offsets(topic)[0] == rows
         report.add(
             WRITE, f"dledger, {replicas} replica{'s'[: replicas > 1]}", "rows/s", rows / took

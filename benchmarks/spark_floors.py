@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from benchmarks.bare_rows import bare_nodes
 from benchmarks.costs import processor_ms
+from benchmarks.groups import pids_of
 from benchmarks.report import Report
 from benchmarks.spark import read_from, rows_frame, to_noop, write_to
 from benchmarks.spark_costs import COST, add, running_group, spent
@@ -38,6 +38,9 @@ def spark_floors(report: Report, directory: Path, repetitions: int, *, quick: bo
             reader = session.read.format(form).options(columns=columns, **options)
             return lambda: to_noop(reader.load())
 
+        def from_log(columns: str) -> Way:
+            return lambda: to_noop(read_from(session, running, "data", columns))
+
         def write() -> None:
             topic = f"written-{time.monotonic_ns()}"
             client.create_topic(topic)
@@ -49,12 +52,11 @@ def spark_floors(report: Report, directory: Path, repetitions: int, *, quick: bo
         for case, columns in ((READ, ""), (PAIR, "key,value")):
             ways[case + NOTHING] = read("ceiling", columns)
             ways[case + BARE] = read("bare", columns)
-            log = partial(read_from, session, running, "data", columns)
-            ways[case + LOG] = lambda log=log: to_noop(log())
+            ways[case + LOG] = from_log(columns)
         ways[WRITE + NOTHING] = frame.write.format("ceiling").mode("append").save
         ways[WRITE + BARE] = _writer(frame, bare.port)
         ways[WRITE + LOG] = write
-        nodes = {BARE: bare.pids, LOG: [node.pid for node in running.nodes.values()]}
+        nodes: dict[str, list[int]] = {BARE: bare.pids, LOG: [*pids_of(running).values()]}
         for repetition in range(0 if quick else -1, repetitions):  # the first one warms up
             into = report if repetition >= 0 else Report({})
             for case, way in ways.items():

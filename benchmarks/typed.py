@@ -4,6 +4,7 @@ run."""
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +47,7 @@ def typed(report: Report, directory: Path, repetitions: int, *, quick: bool) -> 
             packed = frame.selectExpr("to_json(struct(*)) AS value")
             for what, given in (TYPED, frame), (JSON, packed):
                 topic = f"{name}-{what.partition(',')[0]}"
-                took = seconds(lambda given=given, topic=topic: make(given, running, topic))
+                took = seconds(partial(make, given, running, topic))
                 report.add(WRITE + kind, what, "rows/s", rows / took)
             for repetition in range(0 if quick else -1, repetitions):  # the first one warms up
                 into = report if repetition >= 0 else Report({})

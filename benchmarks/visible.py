@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -42,18 +43,12 @@ def visible(report: Report, directory: Path, repetitions: int, *, quick: bool) -
                 for lap in range(laps):
                     where = directory / f"visible-{enabled}-{lap}"
                     where.mkdir()
-                    frame, over = clock(session, where / "over"), (where / "over").touch
-                    report.add(
-                        VISIBLE,
-                        NOTHING + sockets,
-                        "ms",
-                        *ages(frame, where / "clock", seconds, over),
-                    )
-                    with producer(running) as over:
-                        frame = log(session, running)
-                        report.add(
-                            VISIBLE, LOG + sockets, "ms", *ages(frame, where / "log", seconds, over)
-                        )
+                    frame, over = clock(session, where / "over"), where / "over"
+                    found = ages(frame, where / "clock", seconds, partial(over.touch))
+                    report.add(VISIBLE, NOTHING + sockets, "ms", *found)
+                    with producer(running) as end:
+                        found = ages(log(session, running), where / "log", seconds, end)
+                        report.add(VISIBLE, LOG + sockets, "ms", *found)
             finally:
                 session.stop()
 

@@ -15,8 +15,8 @@ from session import spark_session
 def large_orders(spark: SparkSession, servers: str) -> DataFrame:
     """The query: orders of 500 and more, in pieces of at most 2,000 records."""
     reader = spark.readStream.format("dledger").option("dledger.bootstrap.servers", servers)
-    orders = reader.option("subscribe", "orders").option("startingOffsets", "earliest")
-    orders = orders.option("maxOffsetsPerTrigger", 2000).load()
+    reader = reader.option("subscribe", "orders").option("startingOffsets", "earliest")
+    orders = reader.option("maxOffsetsPerTrigger", 2000).load()
     return orders.where(f.col("value").cast("string").cast("int") >= 500).select("key", "value")
 
 

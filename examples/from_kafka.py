@@ -146,8 +146,8 @@ def main() -> None:
         raise SystemExit("which jars? make kafka fetches them, and runs this")
     jars = Path(sys.argv[1])
     if "--copy" in sys.argv:
-        kafka, servers, checkpoint = sys.argv[3:]
-        queries.copy(queries.session(jars), kafka, servers, checkpoint, ROWS_PER_BATCH)
+        source, servers, checkpoint = sys.argv[3:]
+        queries.copy(queries.session(jars), source, servers, checkpoint, ROWS_PER_BATCH)
         return
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         directory = Path(name)

@@ -11,7 +11,7 @@ from dledger.datasource.java import ensure_java
 
 
 def spark_session(
-    name: str, builder: SparkSession.Builder | None = None, **settings: str
+    name: str, builder: SparkSession.Builder | None = None, /, **settings: str
 ) -> SparkSession:
     """A session on two cores of this machine, or of a ``builder`` that says another place.
 

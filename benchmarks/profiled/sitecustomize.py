@@ -73,7 +73,7 @@ def profile_threads(directory: Path) -> None:
         profiles.clear()
         begin()
 
-    threading.Thread.run = run_profiled  # type: ignore[method-assign]
+    threading.Thread.run = run_profiled  # type: ignore[method-assign, assignment]
     os.register_at_fork(after_in_child=begin_in_child)
     begin()
 

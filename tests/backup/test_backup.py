@@ -61,14 +61,14 @@ def test_next_backup_copies_what_is_new(
     assert again.manifest.log == reports[-1].manifest.log
     for number, (one, seen) in enumerate(zip(reports, states, strict=True)):
         restore(place, tmp_path / f"{number}", one.manifest.index, nodes=1)
-        with restored(tmp_path / f"{number}", 1) as new:
-            assert state(new.client()) == seen
+        with restored(tmp_path / f"{number}", 1) as group:
+            assert state(group.client()) == seen
     monkeypatch.setattr(copying, "MOST_SMALL", 0)
     merged = back_up(filled, place).manifest
     assert len(merged.rows) <= len(again.manifest.rows)
     restore(place, tmp_path / "merged", nodes=1)
-    with restored(tmp_path / "merged", 1) as new:
-        assert state(new.client()) == states[-1]
+    with restored(tmp_path / "merged", 1) as group:
+        assert state(group.client()) == states[-1]
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -127,8 +127,8 @@ def test_backups_of_a_log_without_its_beginning(place: Path, tmp_path: Path) -> 
     assert not (tmp_path / "early").exists()
     for number in (3, 4):
         restore(place, tmp_path / f"{number}", manifests[number].index, nodes=1)
-        with restored(tmp_path / f"{number}", 1) as new:
-            assert state(new.client())["plain", "rows"] == states[number]["plain", "rows"]
+        with restored(tmp_path / f"{number}", 1) as group:
+            assert state(group.client())["plain", "rows"] == states[number]["plain", "rows"]
 
 
 def test_view_holds_back_retention_until_its_connection_ends(

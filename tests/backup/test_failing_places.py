@@ -4,13 +4,14 @@ another."""
 from __future__ import annotations
 
 import errno
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fsspec
 import pytest
 
-from dledger.backup import restoring, target
+from dledger.backup import restoring
 from dledger.backup.chunks import chunk_path
 from dledger.backup.repository import STALE_S, Repository, Sign
 from dledger.backup.target import LocalTarget, open_target
@@ -153,7 +154,7 @@ def test_full_or_read_only_place_is_named_with_the_way_out(
     def refuse(descriptor: int) -> None:
         raise OSError(code, "no")
 
-    monkeypatch.setattr(target.os, "fsync", refuse)
+    monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(PathError, match=f"{place}.*{way_out}"):
         back_up(lone, place)
     assert not [one for one in place.rglob("*") if one.is_file()], "no rest of a file stays"

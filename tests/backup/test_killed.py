@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -80,14 +81,14 @@ def test_rest_of_a_restore_has_its_mark_until_all_else_is_removed(
     (target / "data").mkdir(parents=True)
     (target / restoring.MARK).touch()
     removed: list[str] = []
-    real = restoring.shutil.rmtree
+    real = shutil.rmtree
 
     def rmtree(path: Path, **more: bool) -> None:
         removed.append(path.name)
         assert (target / restoring.MARK).exists()
         real(path, **more)
 
-    monkeypatch.setattr(restoring.shutil, "rmtree", rmtree)
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
     (tmp_path / ("n0" + restoring.SUFFIX)).mkdir()  # killed before it had its mark
     with restoring.staged(target) as (fresh,):
         (fresh / "data").mkdir()

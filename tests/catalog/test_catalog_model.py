@@ -312,7 +312,8 @@ class Run:
             stages = self.model.stages.items()
             sums = [self.sum_of(one) for one, other in stages if other["of"] == stage["of"]]
             for _ in range(2):
-                self.committed(*stage["of"], sums)
+                writer, sequence = stage["of"]
+                self.committed(writer, sequence, sums)
 
     def abort(self, writer: str, sequence: int, numbers: list[int]) -> None:
         ids = tuple(self.stage_id(number) for number in numbers)

@@ -20,6 +20,7 @@ from dledger.protocol.messages.acl_rules import AclRule
 from dledger.protocol.messages.catalog_commands import AddAcls, Expire, RemoveAcls
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.user_commands import (
+    PASSWORD_ITERATIONS,
     IssueToken,
     RemoveUser,
     ScramVerifier,
@@ -113,7 +114,7 @@ def test_who_is_not_there_looks_like_a_user_and_always_the_same(log: Log) -> Non
     (bob,), (again,) = users.verifiers("bob", False, 0), users.verifiers("bob", False, 9)
     assert bob == again
     assert len(bob.salt) == len(KEY.salt)
-    assert bob.iterations == users_module.PASSWORD_ITERATIONS
+    assert bob.iterations == PASSWORD_ITERATIONS
     assert users.verifiers("carol", False, 0)[0].salt != bob.salt
     other = Log()
     other(replace(ALICE, decoy=b"e" * 32))

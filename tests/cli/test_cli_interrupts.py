@@ -6,6 +6,7 @@ import signal
 import subprocess
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.cli.commands import program
 pytestmark = pytest.mark.usefixtures("named_log")
 
 
-def start(words: str, **pipes: int) -> subprocess.Popen[bytes]:
+def start(words: str, **pipes: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen(program(words), stderr=subprocess.PIPE, **pipes)
 
 

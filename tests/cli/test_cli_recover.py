@@ -14,7 +14,7 @@ from dledger.testing import InProcessGroup
 from dledger.types import NodeId
 from tests.backup.conftest import SMALL
 from tests.cli.commands import out, refusal, run
-from tests.cli.test_cli_member_changes import processes
+from tests.cli.node_processes import processes
 from tests.recover.conftest import Disaster
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -12,7 +13,7 @@ import pytest
 from dledger.testing import InProcessGroup
 from tests.cli.commands import out, raw, refusal
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"id": 1, "page": 'a, "b"', "at": dt.datetime(2024, 1, 1, tzinfo=dt.UTC), "tags": ["x"]},
     {"id": 2, "page": None, "at": None, "tags": None},
     {"id": 3, "page": "", "at": dt.datetime(1970, 1, 1, 0, 0, 1, 5, tzinfo=dt.UTC), "tags": []},

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 import trustme
 
@@ -134,7 +135,7 @@ def test_a_password_is_asked_for_on_a_terminal(
 ) -> None:
     terminal = SimpleNamespace(isatty=lambda: True)
     monkeypatch.setattr(command, "sys", SimpleNamespace(stdin=terminal))
-    monkeypatch.setattr(command.click, "prompt", lambda *_, **how: PASSWORD * how["hide_input"])
+    monkeypatch.setattr(click, "prompt", lambda *_, **how: PASSWORD * how["hide_input"])
     done = run("users add alice")
     assert done.exit_code == 0, done.output
     assert PASSWORD not in done.output

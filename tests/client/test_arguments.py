@@ -95,10 +95,10 @@ def test_what_is_as_good_as_the_type_is_taken(client: Client) -> None:
     assert client.group("g").offsets == {"t": {1: 1}}
     with client.producer("t") as producer:
         with pytest.raises(ConfigError, match="partition is '1'"):
-            producer.append(b"x", partition="1")  # type: ignore[arg-type]
+            producer.append(b"x", partition="1")  # type: ignore[call-overload]
         with pytest.raises(ConfigError, match=r"partition is 0\.0"):
-            producer.append(b"x", partition=0.0)  # type: ignore[arg-type]
-        assert producer.append(b"y", partition=np.int64(1)).result(10).start == 1  # type: ignore[arg-type]
+            producer.append(b"x", partition=0.0)  # type: ignore[call-overload]
+        assert producer.append(b"y", partition=np.int64(1)).result(10).start == 1  # type: ignore[call-overload]
 
 
 AT = datetime(2026, 11, 25, 12, 0, 0, 5, tzinfo=UTC)

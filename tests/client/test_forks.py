@@ -205,6 +205,8 @@ def test_child_does_not_wait_for_end_offsets_update_of_another_thread() -> None:
     ends = SeenEndOffsets()
 
     class Slow(dict[int, int]):
+        no_fork: Callable[[], None]
+
         def values(self) -> ValuesView[int]:
             self.no_fork()
             return super().values()

@@ -376,8 +376,8 @@ def test_producer_and_transaction_take_tables(client: Client) -> None:
         with pytest.raises(SchemaMismatch):
             transaction.append("clicks", [{"id": 1, "path": [None]}])
         transaction.append("orders", "é", key="k")
-        done = transaction.commit()
-    assert (done.records, client.table("clicks").num_rows) == (4, 34)
+        committed = transaction.commit()
+    assert (committed.records, client.table("clicks").num_rows) == (4, 34)
 
 
 def test_topic_is_created_with_columns_once(client: Client) -> None:

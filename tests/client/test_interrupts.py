@@ -20,6 +20,7 @@ from dledger.client.aio.pipeline import Pipeline
 from dledger.client.blocking.outflow import Flow
 from dledger.client.blocking.transport import BlockingTransport
 from dledger.client.protocol.writing import staging
+from dledger.client.protocol.writing.record_accumulator import make_item
 from dledger.errors import ConfigError, TransactionError
 from dledger.net.connections.blocking import BlockingConnection
 from dledger.protocol.messages.client import AppendRequest
@@ -334,7 +335,7 @@ def test_transaction_whose_append_failed_half_way_is_not_committed(
             raise ConfigError("not this one")
         return make(core, info, at, piece, *more, **named)
 
-    make = staging.make_item
+    make = make_item
     monkeypatch.setattr(staging, "make_item", refused)
     client = connect(4)
     one = client.transaction("w", 0)

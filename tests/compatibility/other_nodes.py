@@ -71,7 +71,7 @@ class Host:
     def __init__(self) -> None:
         script = Path(__file__).with_name("node_host.py")
         command = [os.environ["DLEDGER_NODES_BY"], str(script)]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL, text=True, **pipes)
         self._lock = threading.Lock()
 

@@ -6,9 +6,9 @@ import json
 import tarfile
 from pathlib import Path
 
-import log_story
 import pytest
-import wire_story
+
+from tests.compatibility import log_story, wire_story
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 LOG = GOLDEN / "log_before_restructure.tar.gz"

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from old_release import TOP, tree_of
+
+from tests.compatibility.old_release import TOP, tree_of
 
 pytestmark = pytest.mark.cluster
 HERE = Path(__file__).parent

@@ -12,16 +12,17 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from client_round import play
-from rolling_copy import ALL, RUNS
 
 from dledger import Client
 from dledger.cli.main import main
 from dledger.embedded.ports import free_ports
 from dledger.release import FIRST_RELEASES, GROUP_VERSION
+from tests.compatibility.client_round import play
+from tests.compatibility.rolling_copy import ALL, RUNS
 
 pytestmark = pytest.mark.cluster
 NEW = Path(sys.executable)
@@ -44,7 +45,7 @@ class Group:
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = os.environ | {"DLEDGER_USER_DIRECTORY": str(folder / "user")}
 
-    def spawn(self, node: str, python: Path, **options: int) -> subprocess.Popen[bytes]:
+    def spawn(self, node: str, python: Path, **options: Any) -> subprocess.Popen[bytes]:
         """A process of this node by that interpreter."""
         peers = ";".join(f"{n}-{where}" for n, where in zip(NODES, self.addresses, strict=True))
         command = [str(python), "-m", "dledger", "serve", "--self-id", node, "--peers", peers]
@@ -152,7 +153,7 @@ def copying(group: Group, python: Path, *, to_the_end: bool = False) -> Iterator
         return
     program = Path(__file__).with_name("rolling_copy.py")
     command = [str(python), str(program), group.bootstrap, "t", "copy", "checkpoint"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with (
         (group.folder / "spark.log").open("ab") as log,
         subprocess.Popen(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from httpx2 import Response
 from starlette.testclient import TestClient
 
 from dledger.client import Client
@@ -33,7 +34,9 @@ def own_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 class Page(TestClient):
     """A browser without a window, that is logged in."""
 
-    def form(self, path: str, **fields: str) -> object:
+    app: Any
+
+    def form(self, path: str, **fields: str) -> Response:
         """Send a form as the page at the same place would, with its session's token."""
         (csrf,) = set(re.findall(r'name="csrf" value="([^"]*)"', self.get("/").text))
         return self.post(path, data={"csrf": csrf, **fields}, headers={"Origin": OWN})

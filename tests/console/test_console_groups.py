@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import trustme
-from starlette.testclient import TestClient
 
 from dledger import EmbeddedGroup
 from dledger.console.app import console_app
@@ -24,7 +23,7 @@ from tests.cli.commands import SMALL, program, refusal
 from tests.console.conftest import OWN, PORT, Page
 
 
-def page_of(watched: WatchedGroup) -> TestClient:
+def page_of(watched: WatchedGroup) -> Page:
     """A logged-in browser."""
     app = console_app(ConsoleSettings(write=True), watched, PORT, "tests")
     page = Page(app, base_url=OWN, follow_redirects=False)

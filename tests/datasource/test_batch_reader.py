@@ -44,8 +44,8 @@ def test_a_batch_reads_between_the_offsets_it_is_given(log: Any) -> None:
 
 
 def test_the_tasks_of_a_batch_are_for_the_group_that_planned_them(log: Any) -> None:
-    reader = reader_of(log)
-    assert {one.address.group_id for one in reader.partitions()} == {"A"}
+    partitions: Any = reader_of(log).partitions()
+    assert {one.address.group_id for one in partitions} == {"A"}
 
 
 def test_a_batch_is_fixed_when_it_is_planned(log: Any) -> None:

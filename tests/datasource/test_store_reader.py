@@ -60,7 +60,7 @@ def test_a_read_is_cut_into_as_many_tasks_as_asked_for_and_gives_the_same(
     upgraded: Path, stores: Any
 ) -> None:
     assert len(reader_of(upgraded, minPartitions="9").partitions()) >= 9
-    slices = reader_of(upgraded, maxBytesPerPartition="1000").partitions()
+    slices: Any = reader_of(upgraded, maxBytesPerPartition="1000").partitions()
     assert all(one.range.bytes <= 1000 for one in slices)
     whole = read(upgraded)
     assert read(upgraded, minPartitions="9") == read(upgraded, maxBytesPerPartition="1000") == whole

@@ -214,9 +214,9 @@ def test_a_transaction_over_a_change_keeps_each_row_under_its_version(topic: Top
     """Tasks of one write may run before and after others change the columns."""
     topic.write("id int", [])
     writer = BatchWriter(topic.options(), frame("id int"), overwrite=False)
-    first = writer.write(arrow("id int", [{"id": 1}]))
+    first: Any = writer.write(arrow("id int", [{"id": 1}]))
     topic.write("id bigint, a string", [{"id": 9, "a": "x"}], schemaEvolution="add")
-    second = writer.write(arrow("id int", [{"id": 2}]))
+    second: Any = writer.write(arrow("id int", [{"id": 2}]))
     assert first.transaction == second.transaction
     writer.commit([first, second])
     assert topic.read() == [{"id": 9, "a": "x"}, {"id": 1, "a": None}, {"id": 2, "a": None}]
@@ -314,7 +314,8 @@ def test_filters_limit_a_typed_topic_by_the_place_of_its_rows(
     reader = LimitedReader(given, schema_of_table(given))
     mark, own = Not(EqualTo(("_record", "term"), -7)), EqualTo(("offset",), 0)
     reader.pushFilters([mark, own, EqualTo(("_record", "offset"), 2)])
-    assert [(one.start, one.end) for one in reader.partitions()] == [(2, 3)]
+    partitions: Any = reader.partitions()
+    assert [(one.start, one.end) for one in partitions] == [(2, 3)]
     given = topic.reading(filterPushdown="7")
     with pytest.raises(ConfigError, match="only with option 'includeMetadata'"):
         LimitedReader(given, schema_of_table(given))

@@ -15,7 +15,7 @@ TOP = Path(__file__).resolve().parents[2]
 def data(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The example's own module."""
     monkeypatch.syspath_prepend(str(TOP / "examples"))
-    from flights import data
+    from flights import data  # type: ignore[import-not-found]
 
     return data
 

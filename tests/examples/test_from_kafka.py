@@ -18,7 +18,7 @@ TOP = Path(__file__).resolve().parents[2]
 def reconcile(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The example's own module."""
     monkeypatch.syspath_prepend(str(TOP / "examples"))
-    from kafka_copy import reconcile
+    from kafka_copy import reconcile  # type: ignore[import-not-found]
 
     return reconcile
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dledger.config import Tls
 from dledger.net.loop import loop_factory
-
-sys.path.insert(0, str(Path(__file__).parent))  # for the helpers here: tests are no packages
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 LOOPS: dict[str, NewLoop] = {"as it runs": loop_factory(), "asyncio's own": asyncio.new_event_loop}
@@ -27,7 +23,7 @@ def new_loop(request: pytest.FixtureRequest) -> NewLoop:
 @pytest.fixture
 def port(new_loop: NewLoop) -> Iterator[Callable[..., Any]]:
     """Opens ports, and closes them."""
-    from tls_port import Port
+    from tests.net.tls_port import Port
 
     ports: list[Port] = []
 
@@ -43,6 +39,6 @@ def port(new_loop: NewLoop) -> Iterator[Callable[..., Any]]:
 @pytest.fixture
 def tls(issue: Callable[..., dict[str, str]]) -> Tls:
     """Settings with a certificate for 127.0.0.1, of an authority of their own."""
-    from tls_port import tls_of
+    from tests.net.tls_port import tls_of
 
     return tls_of(issue())

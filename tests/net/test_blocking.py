@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tls_port import open_blocking
 
 from dledger.errors import Unavailable, WrongGroup
 from dledger.net.connections.blocking import WAKE_BYTES, BlockingConnection, Lost
@@ -30,6 +29,7 @@ from dledger.protocol.messages.fetched import (
 )
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
 from dledger.protocol.wire import FrameLimits, FrameReader, decode, encode
+from tests.net.tls_port import open_blocking
 
 HELLO = HelloResponse(code=Code.SUCCESS, group="g")
 Script = Callable[[socket.socket], None]

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from net_fakes import Watched, dial
 
 from dledger.config import MIB
 from dledger.errors import ConfigError, PortInUse, ProtocolError, Unavailable
@@ -34,6 +33,7 @@ from dledger.protocol.messages.client import (
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.protocol.wire import PREFIX_SIZE, Frame, encode
+from tests.net.net_fakes import Watched, dial
 
 HELLO = b"".join(encode(HelloRequest(), 1))
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from net_fakes import dial
-from tls_port import Issue, OpenPort, ask_rpc, open_blocking, refused, tls_of
 
 from dledger.config import Tls
 from dledger.net.address import split_address
 from dledger.net.connections.tls import CertificateRefused, client_context
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.wire import encode
+from tests.net.net_fakes import dial
+from tests.net.tls_port import Issue, OpenPort, ask_rpc, open_blocking, refused, tls_of
 
 BEGINNING = bytes.fromhex("16030100c8010000c40303")
 """Of a first message of TLS that would have 200 bytes."""

@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from net_fakes import FakeLoop
 
 from dledger.net.limits.accounts import Accounts
 from dledger.net.limits.frame_turns import CROWD, FEW, LEAST, MOST, WHILE_S, FrameTurns
 from dledger.types import Principal
+from tests.net.net_fakes import FakeLoop
 
 
 class Client:

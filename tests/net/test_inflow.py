@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from net_fakes import FakeLoop
 
 from dledger.net.limits.accounts import Accounts
 from dledger.net.limits.inflow import LEAST_BYTES_PER_S, LET_IN_BYTES_PER_S, Inflow, Stalled
 from dledger.types import Principal
+from tests.net.net_fakes import FakeLoop
 
 MIB = 1 << 20
 PATIENCE_S = 60

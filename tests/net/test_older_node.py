@@ -12,8 +12,6 @@ from contextlib import suppress
 
 import msgpack
 import pytest
-from net_fakes import dial
-from tls_port import open_blocking
 
 from dledger.client import Client
 from dledger.errors import Unavailable
@@ -23,6 +21,8 @@ from dledger.net.connections.rpc import Rpc
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.wire import FrameLimits, FrameReader, encode
 from dledger.release import RELEASE
+from tests.net.net_fakes import dial
+from tests.net.tls_port import open_blocking
 
 FIELDS = ["str", "str", "int"]
 """Of its HelloRequest: group, node id, version. A list of values that does not fit breaks the

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from net_fakes import FakeLoop
-
 from dledger.net.limits.outflow import (
     EACH_TURN,
     GIVEN_BACK_PER_S,
@@ -15,6 +13,7 @@ from dledger.net.limits.outflow import (
     STALL_S,
     Outflow,
 )
+from tests.net.net_fakes import FakeLoop
 
 LIMIT = 64_000
 

@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from net_fakes import Watched
-from tls_port import N0, beat, from_leader
 
 from dledger.net import Connection, FrameLimits, Handlers, Listener, PeerLink
 from dledger.net.connections.handshake import Greeting
@@ -19,6 +17,8 @@ from dledger.protocol.messages.entry import Entry, LogEnd, stamp
 from dledger.protocol.messages.hello import HelloRequest, HelloResponse
 from dledger.protocol.messages.peer import PushEntryRequest, PushType
 from dledger.types import Term
+from tests.net.net_fakes import Watched
+from tests.net.tls_port import N0, beat, from_leader
 
 
 def greet() -> Greeting:

@@ -12,12 +12,12 @@ import pytest
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from tls_port import Port, open_blocking, refused, tls_of
 
 from dledger.config import NodeConfig, Tls
 from dledger.errors import ConfigError
 from dledger.net.connections.tls import CertificateRefused, server_context
 from dledger.types import NodeId
+from tests.net.tls_port import Port, open_blocking, refused, tls_of
 
 Issue = Callable[..., dict[str, str]]
 OpenPort = Callable[..., Port]

@@ -17,8 +17,6 @@ import pytest
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from net_fakes import dial
-from tls_port import LIMITS, Issue, OpenPort, ask_rpc, beat, open_blocking, refused, tls_of
 
 from dledger.config import ClientConfig, NodeConfig, Tls
 from dledger.errors import ConfigError, Unavailable
@@ -36,6 +34,17 @@ from dledger.net.connections.tls import (
 from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.types import NodeId
+from tests.net.net_fakes import dial
+from tests.net.tls_port import (
+    LIMITS,
+    Issue,
+    OpenPort,
+    ask_rpc,
+    beat,
+    open_blocking,
+    refused,
+    tls_of,
+)
 
 LARGE = [bytes([n]) * 40_000 for n in range(200)]
 

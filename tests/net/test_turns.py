@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from net_fakes import Timer
-
 from dledger.net.limits.turns import Company, Pace, Turns
+from tests.net.net_fakes import Timer
 
 
 @dataclass(eq=False)

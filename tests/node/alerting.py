@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scraping import fetch, parsed
+
+from tests.node.scraping import fetch, parsed
 
 RULES = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "rules.yml"
 MINUTES = 30

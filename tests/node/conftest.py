@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import itertools
 import shutil
-import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -52,8 +51,6 @@ from dledger.protocol.messages.hello import HelloRequest
 from dledger.records.body.header import Flag
 from dledger.types import NodeId, Role
 from tests.node.bodies import body
-
-sys.path.insert(0, str(Path(__file__).parent))  # for `putting` and its like: tests are no packages
 
 PATIENCE_S = 20.0
 STORY_S = 90.0

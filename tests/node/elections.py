@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holding import between
+from tests.node.holding import between
 
 SLOW_VOTES = {"vote_interval_ms": 600}
 """For stories in which one hand-over has to be the last word. A voter that has learned the new term

@@ -6,11 +6,10 @@ import os
 import shutil
 from pathlib import Path
 
-from damaging import flip
-
 from dledger.node.rocketmq.dispatch_mark import MARK_FILE, DispatchMark
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
+from tests.node.damaging import flip
 
 
 def lose_nothing(root: Path) -> None:

@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from as_principals import ADMIN, connected, rule
-from bodies import body
-from elections import ONE_LEADER, QUICK
 
 from dledger.config import AUDIT_TOPIC
 from dledger.errors import ConfigError
@@ -30,7 +27,10 @@ from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.records.body.records import decode_batch
 from dledger.types import OWNER, NodeId
+from tests.node.as_principals import ADMIN, connected, rule
+from tests.node.bodies import body
 from tests.node.conftest import BareClient
+from tests.node.elections import ONE_LEADER, QUICK
 
 ON = {"audit_topic": True}
 

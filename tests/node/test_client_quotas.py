@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import trustme
-from bodies import body
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +27,7 @@ from dledger.protocol.messages.throttling import ThrottleNotice
 from dledger.testing import InProcessGroup
 from dledger.types import OWNER, Principal
 from tests.net.net_fakes import FakeLoop
+from tests.node.bodies import body
 from tests.node.conftest import BareClient
 
 RATE = 1000

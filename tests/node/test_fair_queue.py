@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from bodies import body
-from holding import HeldSyncs, between
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +21,9 @@ from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.types import ANONYMOUS, OWNER, Principal
+from tests.node.bodies import body
 from tests.node.conftest import BareClient
+from tests.node.holding import HeldSyncs, between
 
 MIB = 1 << 20
 HEAVY, LIGHT = Principal("heavy"), Principal("light")

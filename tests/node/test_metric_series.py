@@ -5,8 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from bodies import body
-
 from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.node.access.client_quotas import MOST_NAMES
@@ -19,6 +17,7 @@ from dledger.node.monitoring.values import buckets_of, of_meters
 from dledger.protocol.messages.catalog_commands import CommitOffsets, CreateTopic
 from dledger.protocol.messages.codes import Code
 from dledger.records.body.header import decode_header
+from tests.node.bodies import body
 
 FIXED = 400
 """Series of a node that has no topic, at most: `test_node_has_few_series_without_topics`."""

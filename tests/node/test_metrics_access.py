@@ -12,10 +12,6 @@ from typing import Any
 
 import pytest
 import trustme
-from as_principals import ADMIN, rule
-from elections import QUICK
-from scraping import ask, context_of, fetch
-from test_node_access import VERIFIER
 
 from dledger.catalog.access.users import KnownUser
 from dledger.catalog.state_machine import Catalog
@@ -27,7 +23,11 @@ from dledger.protocol.messages.catalog_commands import AddAcls
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.types import ANONYMOUS, OWNER, Principal
+from tests.node.as_principals import ADMIN, rule
 from tests.node.conftest import BareClient, Play
+from tests.node.elections import QUICK
+from tests.node.scraping import ask, context_of, fetch
+from tests.node.test_node_access import VERIFIER
 
 pytestmark = pytest.mark.group(1, metrics_port=0, **QUICK)
 

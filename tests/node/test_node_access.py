@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from as_principals import ADMIN, connected, rule
-from bodies import body
 
 from dledger.node.access.operations import COMMANDS, LISTINGS, PAYLOADS, REQUESTS
 from dledger.protocol.messages import catalog_commands as command
@@ -48,6 +46,8 @@ from dledger.protocol.messages.splits import SplitRequest
 from dledger.records.body.header import Flag
 from dledger.rocketmq.format.message import Message, encode_message
 from dledger.types import Index, NodeId
+from tests.node.as_principals import ADMIN, connected, rule
+from tests.node.bodies import body
 
 pytestmark = pytest.mark.group(1)
 

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 import trustme
-from as_principals import ADMIN, connected, rule
-from bodies import body
 
 from dledger.client import AsyncClient
 from dledger.client.protocol.operations.access import parse_rule
@@ -41,6 +39,8 @@ from dledger.protocol.messages.rocketmq import (
 )
 from dledger.records.body.header import Flag
 from dledger.rocketmq.format.message import Message, encode_message
+from tests.node.as_principals import ADMIN, connected, rule
+from tests.node.bodies import body
 from tests.node.conftest import BareClient
 
 one_node = pytest.mark.group(1)

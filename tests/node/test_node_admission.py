@@ -8,8 +8,6 @@ import shutil
 from typing import Any
 
 import pytest
-from bodies import body
-from elections import ONE_LEADER, QUICK
 
 from dledger.node.handlers.replaced_disks import change_of
 from dledger.protocol.messages.catalog_commands import Admit, DeleteTopic
@@ -21,6 +19,8 @@ from dledger.protocol.messages.membership import Change
 from dledger.protocol.wire import encode_command
 from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.types import Index, NodeId, Position, Role, Term
+from tests.node.bodies import body
+from tests.node.elections import ONE_LEADER, QUICK
 
 
 async def fill(group: Any) -> int:

@@ -12,12 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import putting
 import pytest
 from click.testing import CliRunner
-from damaging import flip
-from putting import get, number_of, put, query, reput_of, rows_of, view
-from trimming import checkpointed, trimmed
 
 from dledger.cli.main import main
 from dledger.errors import ConfigError, PathError
@@ -37,6 +33,10 @@ from dledger.rocketmq.upgrade.examine import examine
 from dledger.rocketmq.upgrade.old_commit_log import ADOPTED_FILE, Adopted
 from dledger.storage.opening import open_store as open_log
 from dledger.types import Index, NodeId
+from tests.node import putting
+from tests.node.damaging import flip
+from tests.node.putting import get, number_of, put, query, reput_of, rows_of, view
+from tests.node.trimming import checkpointed, trimmed
 
 KIB = 1 << 10
 SIZES = {"segment_bytes": 64 * KIB, "index_file_bytes": 32 * KIB, "max_body_bytes": 16 * KIB}

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from old_stores import SIZE, files_of, make_old_store
 
 from dledger.errors import DLedgerError, PathError
 from dledger.node.rocketmq.adoption import AdoptionPlan, adopt, plan_adoption
@@ -30,6 +29,7 @@ from dledger.storage.offline.verify import verify_store
 from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.types import NodeId
+from tests.node.old_stores import SIZE, files_of, make_old_store
 
 INDEX = 3_200
 KILLED = 77

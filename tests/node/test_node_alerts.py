@@ -12,13 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alerting import alerts, promtool, rates, scrape
-from bodies import body
-from damaging import damage
-from elections import QUICK
-from scraping import context_of
-from test_node_catalog_lost import damage_snapshots
-from trimming import SMALL, write_trimmed
 
 from dledger.environment import REAL
 from dledger.protocol.messages.catalog_commands import CommitOffsets
@@ -27,7 +20,14 @@ from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.storage.disk.disk import DiskSpace
 from dledger.types import Role
+from tests.node.alerting import alerts, promtool, rates, scrape
+from tests.node.bodies import body
 from tests.node.conftest import BareClient
+from tests.node.damaging import damage
+from tests.node.elections import QUICK
+from tests.node.scraping import context_of
+from tests.node.test_node_catalog_lost import damage_snapshots
+from tests.node.trimming import SMALL, write_trimmed
 from verification.disk.memory_disk import MemoryDisk
 
 Fault = Callable[[Any], Awaitable[None]]

@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bodies import body
 
 from dledger.protocol.messages.client import FetchRequest
 from dledger.protocol.messages.codes import Code
+from tests.node.bodies import body
 
 KIB = 1 << 10
 LIMIT = 4096 * KIB

@@ -10,9 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from bodies import body
-from elections import SLOW_VOTES
-from holding import HeldSyncs, between, watch
 
 from dledger.catalog.results import DataResult
 from dledger.protocol.messages.catalog_commands import (
@@ -34,6 +31,9 @@ from dledger.records.body.header import (
 )
 from dledger.records.body.payload import compress
 from dledger.types import Index, Position, Role, Term
+from tests.node.bodies import body
+from tests.node.elections import SLOW_VOTES
+from tests.node.holding import HeldSyncs, between, watch
 
 MIB = 1 << 20
 

@@ -11,11 +11,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from bodies import body
-from damaging import damage
-from elections import QUICK
-from test_node_repair import faulty, fill
-from trimming import payload
 
 from dledger.environment import Environment, Turn, Worker
 from dledger.logs.repeats import INTERVAL_S, MOST_KINDS
@@ -34,7 +29,12 @@ from dledger.protocol.messages.client import ExecuteRequest, TransferRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.types import ANONYMOUS, NodeId, Principal
+from tests.node.bodies import body
 from tests.node.conftest import BareClient
+from tests.node.damaging import damage
+from tests.node.elections import QUICK
+from tests.node.test_node_repair import faulty, fill
+from tests.node.trimming import payload
 from verification.disk.memory_disk import MemoryDisk
 
 ALICE = Principal("User:alice")

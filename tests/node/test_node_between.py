@@ -6,13 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bodies import body
-from elections import SLOW_VOTES
-from holding import between
 
 from dledger.protocol.messages.client import AppendRequest, MetadataRequest, TransferRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import LeadershipTransferRequest
+from tests.node.bodies import body
+from tests.node.elections import SLOW_VOTES
+from tests.node.holding import between
 
 FOR_EVER_S = 3600.0
 

@@ -9,13 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from damaging import flip
-from elections import QUICK
-from holding import watch
-from trimming import (
+
+from dledger.errors import CatalogLost, CorruptStore
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.peer import PeerMessage, VoteRequest
+from dledger.storage.meta.tables import HEADER_BYTES
+from dledger.types import Role
+from tests.node.bodies import body
+from tests.node.damaging import flip
+from tests.node.elections import QUICK
+from tests.node.holding import watch
+from tests.node.trimming import (
     SMALL,
     awake,
-    body,
     equal,
     expected,
     read_all,
@@ -24,12 +30,6 @@ from trimming import (
     write,
     write_trimmed,
 )
-
-from dledger.errors import CatalogLost, CorruptStore
-from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.peer import PeerMessage, VoteRequest
-from dledger.storage.meta.tables import HEADER_BYTES
-from dledger.types import Role
 
 ENDLESS = {"retention_bytes": 0, "checkpoint_bytes": SMALL["checkpoint_bytes"]}
 

@@ -10,10 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from bodies import body
-from elections import QUICK
-from holding import HeldSyncs, between, watch
-from putting import put, split
 
 from dledger.environment import Environment
 from dledger.errors import CorruptEntry, DiskFull, StorageError
@@ -23,6 +19,10 @@ from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.rocketmq import GetMessageRequest, ViewMessageRequest
 from dledger.rocketmq.format.message import Message
 from dledger.types import Index, Role
+from tests.node.bodies import body
+from tests.node.elections import QUICK
+from tests.node.holding import HeldSyncs, between, watch
+from tests.node.putting import put, split
 from verification.disk.memory_disk import MemoryDisk
 
 

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from spoiling import lose_nothing, lose_the_index, lose_the_last_index_file, lose_the_queues
 
 from dledger.checksum import crc32
 from dledger.errors import FormatError
@@ -40,6 +39,12 @@ from dledger.rocketmq.format.properties import keys_of, parse_properties, tags_c
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.types import Index, Term
+from tests.node.spoiling import (
+    lose_nothing,
+    lose_the_index,
+    lose_the_last_index_file,
+    lose_the_queues,
+)
 from verification.disk.memory_store import MemoryStore
 from verification.sim.rng import Rng
 

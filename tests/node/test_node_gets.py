@@ -10,9 +10,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from elections import QUICK, SLOW_VOTES, cut_off
-from putting import dispatched, get, put, reput_of, split, view
-from trimming import SMALL, awake, trimmed
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE
@@ -28,6 +25,9 @@ from dledger.raft.raft_node import RaftNode
 from dledger.raft.state.ready import IDLE
 from dledger.rocketmq.format.message import Message, encode_message
 from tests.node.bodies import entries_of
+from tests.node.elections import QUICK, SLOW_VOTES, cut_off
+from tests.node.putting import dispatched, get, put, reput_of, split, view
+from tests.node.trimming import SMALL, awake, trimmed
 
 
 def message(text: str, queue_id: int = 0) -> Message:

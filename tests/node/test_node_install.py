@@ -11,8 +11,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from damaging import damage
-from trimming import (
+
+from dledger.errors import CorruptEntry, CorruptStore, OffsetOutOfRange
+from dledger.node.snapshot.image import Image, Unpacker
+from dledger.node.snapshot.receiver import SnapshotReceiver
+from dledger.node.snapshot.sender import KEPT_MS, PIECES_A_SECOND
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
+from dledger.raft.state.ready import IDLE
+from dledger.storage.recovery.snapshot_install import Staging
+from dledger.types import Index, NodeId
+from tests.node.bodies import entries_of
+from tests.node.damaging import damage
+from tests.node.trimming import (
     KIB,
     SMALL,
     awake,
@@ -25,17 +36,6 @@ from trimming import (
     write,
     write_trimmed,
 )
-
-from dledger.errors import CorruptEntry, CorruptStore, OffsetOutOfRange
-from dledger.node.snapshot.image import Image, Unpacker
-from dledger.node.snapshot.receiver import SnapshotReceiver
-from dledger.node.snapshot.sender import KEPT_MS, PIECES_A_SECOND
-from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.snapshot import SnapshotRequest, SnapshotResponse
-from dledger.raft.state.ready import IDLE
-from dledger.storage.recovery.snapshot_install import Staging
-from dledger.types import Index, NodeId
-from tests.node.bodies import entries_of
 from verification.disk.memory_disk import MemoryDisk
 
 pytestmark = pytest.mark.group(1, **SMALL)

@@ -6,11 +6,11 @@ import logging
 from typing import Any
 
 import pytest
-from trimming import KIB, LARGER, checkpointed, trimmed
 
 from dledger.client import AsyncClient, CommitState, EntryState
 from dledger.errors import OffsetOutOfRange, TopicNotFound
 from dledger.protocol.messages.client import OffsetKind
+from tests.node.trimming import KIB, LARGER, checkpointed, trimmed
 
 
 async def transaction(client: AsyncClient, writer: str, sequence: int, **records: int) -> None:

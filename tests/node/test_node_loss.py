@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bodies import body
 
 from dledger.protocol.messages.codes import Code
 from dledger.types import NodeId
+from tests.node.bodies import body
 
 PARTS = ("data", "index", "mark")
 SIZES = {"segment_bytes": 1 << 16, "index_file_bytes": 1 << 13, "max_body_bytes": 1 << 14}

@@ -10,8 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from bodies import body
-from trimming import KIB, LARGER, checkpointed, trimmed
 
 from dledger.node.maintenance import retention as retention_module
 from dledger.node.maintenance.idle_timeout import process_lives
@@ -19,6 +17,8 @@ from dledger.node.maintenance.retention import KeptFiles
 from dledger.protocol.messages.client import OffsetKind
 from dledger.protocol.messages.codes import Code
 from dledger.types import Index
+from tests.node.bodies import body
+from tests.node.trimming import KIB, LARGER, checkpointed, trimmed
 from verification.disk.memory_disk import MemoryDisk
 
 

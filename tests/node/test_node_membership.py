@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bodies import body
 
 from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import ConfigError
@@ -27,7 +26,7 @@ from dledger.records.body.header import BodyHeader, BodyKind, encode_header
 from dledger.storage.disk.disk import RealDisk
 from dledger.storage.opening import open_store
 from dledger.types import NO_INDEX, NodeId
-from tests.node.bodies import entries_of
+from tests.node.bodies import body, entries_of
 from tests.node.conftest import played
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "stores_before_group_ids.tar.gz"

@@ -17,10 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bodies import body
-from elections import QUICK
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from scraping import ask, context_of, fetch, parsed, samples
 
 from dledger.config import NodeConfig
 from dledger.environment import REAL
@@ -34,7 +31,11 @@ from dledger.node.monitoring.topics import LagSeries
 from dledger.protocol.messages.catalog_commands import AlterQuotas, CommitOffsets
 from dledger.protocol.messages.client import FetchRequest
 from dledger.protocol.messages.codes import Code
+from dledger.storage.opening import open_store
 from dledger.types import ANONYMOUS
+from tests.node.bodies import body
+from tests.node.elections import QUICK
+from tests.node.scraping import ask, context_of, fetch, parsed, samples
 
 pytestmark = pytest.mark.group(metrics_port=0, **QUICK)
 
@@ -114,7 +115,7 @@ async def test_node_answers_while_recovery_holds_its_loop(
 ) -> None:
     """The files are opened on the node's loop, which does nothing else meanwhile."""
     async with play(1, start=False, metrics_port=0) as group:
-        server, answers, opened = group.make("n0"), {}, node_module.open_store
+        server, answers, opened = group.make("n0"), {}, open_store
 
         def open_slowly(*args: Any, **named: Any) -> Any:
             for path in ("/livez", "/readyz", "/metrics"):
@@ -390,7 +391,7 @@ async def test_new_certificates_are_shown_to_those_who_ask_from_then_on(
     play: Callable[..., Any], issue: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before there is a gate too, from the beginning of the start on."""
-    files, opened, seen = issue(nodes=("n0",)), node_module.open_store, []
+    files, opened, seen = issue(nodes=("n0",)), open_store, []
     expiry = 'dledger_certificate_expiry_timestamp_seconds{certificate="node"}'
     async with play(1, start=False, metrics_port=0, **files) as group:
         server = group.make("n0")

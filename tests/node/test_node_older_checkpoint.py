@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trimming import SMALL, has_saved, payload, read_all, stop_sound, write
 
 from dledger.storage.meta import tables
+from tests.node.trimming import SMALL, has_saved, payload, read_all, stop_sound, write
 
 WHEN_ASKED = {"checkpoint_bytes": 64 << 20, "checkpoint_entries": 1_000_000}
 """No checkpoint comes by itself."""

@@ -11,8 +11,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from elections import SLOW_VOTES
-from putting import ask_to_put, put, view
 
 from dledger.node.rocketmq.puts import store_host
 from dledger.protocol.messages.catalog_commands import CreateTopic
@@ -29,6 +27,8 @@ from dledger.rocketmq.format.hosts import Host
 from dledger.rocketmq.format.message import Message, TransactionType, decode_message, encode_message
 from dledger.types import Role
 from tests.node.bodies import entries_of
+from tests.node.elections import SLOW_VOTES
+from tests.node.putting import ask_to_put, put, view
 
 pytestmark = pytest.mark.group(1, commit_log="rocketmq")
 

@@ -8,10 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from bodies import body
-from damaging import damage
-from elections import QUICK, cut_off
-from holding import between, watch
 
 from dledger.catalog.topics.partition import MIN_RUN
 from dledger.checksum import crc32
@@ -32,6 +28,10 @@ from dledger.protocol.messages.fetched import (
 )
 from dledger.protocol.messages.peer import PushEntryResponse
 from dledger.protocol.messages.splits import SplitRequest, SplitSpan
+from tests.node.bodies import body
+from tests.node.damaging import damage
+from tests.node.elections import QUICK, cut_off
+from tests.node.holding import between, watch
 
 
 async def test_a_fetch_brings_the_bodies_byte_for_byte_from_any_replica(group: Any) -> None:

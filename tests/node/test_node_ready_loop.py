@@ -8,8 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from bodies import heartbeat
-
 from dledger.config import GroupConfig, NodeConfig
 from dledger.errors import StorageError
 from dledger.node.events import NodeEvents
@@ -20,6 +18,7 @@ from dledger.raft.state.ready import Ready
 from dledger.storage.file_store import FileStore
 from dledger.storage.opening import open_store
 from dledger.types import Index, NodeId, Term
+from tests.node.bodies import heartbeat
 from verification.disk.memory_disk import MemoryDisk
 
 

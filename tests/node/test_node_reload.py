@@ -15,8 +15,6 @@ from typing import Any
 
 import pytest
 import trustme
-from bodies import body
-from elections import QUICK
 
 from dledger.client import AsyncClient
 from dledger.config import LIVE, GroupConfig, NodeConfig
@@ -30,7 +28,9 @@ from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.storage.api import DiskLevel
 from dledger.types import Index, NodeId
+from tests.node.bodies import body
 from tests.node.conftest import BareClient, Group
+from tests.node.elections import QUICK
 from tests.node.test_node_identity import context_of
 from tests.permit_all import PERMIT_ALL
 

@@ -10,10 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from bodies import body
-from damaging import damage, place_of
-from elections import QUICK
-from trimming import KIB, LARGER, checkpointed, expected, payload, read_all, stop_sound, write
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL
@@ -23,6 +19,19 @@ from dledger.records.body.header import BODY_HEADER_SIZE
 from dledger.storage.api import Fault
 from dledger.storage.opening import open_store
 from dledger.types import Index, Role
+from tests.node.bodies import body
+from tests.node.damaging import damage, place_of
+from tests.node.elections import QUICK
+from tests.node.trimming import (
+    KIB,
+    LARGER,
+    checkpointed,
+    expected,
+    payload,
+    read_all,
+    stop_sound,
+    write,
+)
 
 MAGIC_AT = 1 - BODY_HEADER_SIZE - HEADER_SIZE
 """The second byte of an entry, counted from its payload."""

@@ -10,11 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from holding import watch
-from putting import dispatched, get, message, put, query, reput_of, rows_of, split, view
-from spoiling import SPOILS
-from test_node_gets import held
-from trimming import SMALL, equal, trimmed
 
 from dledger.errors import CorruptEntry, StorageError
 from dledger.node.rocketmq.dispatch_mark import MARK_FILE, DispatchMark
@@ -30,6 +25,11 @@ from dledger.rocketmq.format.message import Message, TransactionType, decode_mes
 from dledger.rocketmq.format.properties import keys_of, tags_code
 from dledger.types import Index
 from tests.node.bodies import entries_of
+from tests.node.holding import watch
+from tests.node.putting import dispatched, get, message, put, query, reput_of, rows_of, split, view
+from tests.node.spoiling import SPOILS
+from tests.node.test_node_gets import held
+from tests.node.trimming import SMALL, equal, trimmed
 
 pytestmark = pytest.mark.group(commit_log="rocketmq")
 

@@ -6,8 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from bodies import body, heartbeat
-from elections import SLOW_VOTES
 
 from dledger.net import FrameLimits
 from dledger.protocol.messages.client import AppendRequest, StatusRequest, TransferRequest
@@ -19,7 +17,9 @@ from dledger.protocol.wire.framing import pack_frame
 from dledger.protocol.wire.msgpack import unpack
 from dledger.release import RELEASE
 from dledger.types import NodeId
+from tests.node.bodies import body, heartbeat
 from tests.node.conftest import BareClient
+from tests.node.elections import SLOW_VOTES
 
 
 async def talk(port: int, data: bytes) -> bytes:

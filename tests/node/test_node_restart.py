@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from bodies import body
-from damaging import damage
 
 from dledger.errors import CorruptStore, PathError, PortInUse, WrongGroup
 from dledger.protocol.messages.catalog_commands import CommitOffsets
 from dledger.protocol.messages.client import AppendRequest, GroupRequest
+from tests.node.bodies import body
+from tests.node.damaging import damage
 
 KIB = 1 << 10
 

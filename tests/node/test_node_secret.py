@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bodies import heartbeat
-from trimming import SMALL, awake, equal, trimmed, write
 
 from dledger.config import NodeConfig
 from dledger.errors import ConfigError, StorageError
@@ -27,7 +25,9 @@ from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloRespo
 from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.types import NodeId
+from tests.node.bodies import heartbeat
 from tests.node.conftest import BareClient, Group, Play, marked
+from tests.node.trimming import SMALL, awake, equal, trimmed, write
 from verification.disk.memory_disk import MemoryDisk, kills
 
 STRANGER = HelloRequest(group="test", node_id="n1", nonce=b"s" * 16)

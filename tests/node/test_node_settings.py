@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trimming import KIB, SMALL, checkpointed, equal, expected, read_all, trimmed, write
 
 from dledger.catalog.versions import SINCE
 from dledger.config import GroupConfig, NodeConfig
@@ -28,6 +27,7 @@ from dledger.protocol.messages.hello import HelloRequest
 from dledger.types import NodeId
 from tests.node.bodies import body
 from tests.node.conftest import BareClient, until
+from tests.node.trimming import KIB, SMALL, checkpointed, equal, expected, read_all, trimmed, write
 
 MIB = 1 << 20
 UNLIMITED = {**SMALL, "retention_bytes": 0}

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bodies import body, heartbeat
 from click.testing import CliRunner
 
 from dledger.cli.main import main
@@ -18,6 +17,7 @@ from dledger.storage.disk.disk import RealDisk
 from dledger.storage.meta.hard_state import STATE_FILE, STATE_MAGIC, StateRecord
 from dledger.storage.meta.slots import SlotFile
 from dledger.types import Term
+from tests.node.bodies import body, heartbeat
 
 WIRE_MAX = (1 << 63) - 1
 

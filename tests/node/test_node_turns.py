@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bodies import body
-from holding import watch
 
 from dledger.net.secret import create_secret
 from dledger.node.handlers.request_router import COMMANDS_UNDER_WAY
@@ -17,7 +15,9 @@ from dledger.protocol.messages.catalog_commands import CreateTopic, InitProducer
 from dledger.protocol.messages.client import ExecuteRequest, OffsetsRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
+from tests.node.bodies import body
 from tests.node.conftest import BareClient
+from tests.node.holding import watch
 
 
 async def test_commands_that_make_thousands_of_partitions_open_none_on_any_node(group: Any) -> None:

@@ -21,6 +21,7 @@ from dledger.protocol.wire import decode_command
 from dledger.records.body.header import BODY_HEADER_SIZE
 from dledger.release import FIRST_RELEASES, GROUP_VERSION
 from dledger.storage.recovery import open_files
+from dledger.types import NodeId
 from tests.node.conftest import Group, Play, until
 
 UPGRADE = UpgradeGroup(version=GROUP_VERSION, release=FIRST_RELEASES[GROUP_VERSION])
@@ -134,7 +135,7 @@ async def test_leader_names_members_that_keep_it_from_upgrading(
         await until(lambda: leader.parts.gate.supporting["n1"].versions == SUPPORTED)
         refused = await client.execute(UPGRADE)
         assert ("n1 runs" in refused.message, "n2 runs" in refused.message) == (False, True)
-        leader.parts.gate.supporting.pop("n2")
+        leader.parts.gate.supporting.pop(NodeId("n2"))
         refused = await client.execute(UPGRADE)
         assert refused.message.startswith("n2 has not been here since this node started")
         assert leader.parts.versions.status()["obstacle"] == refused.message

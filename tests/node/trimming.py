@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from bodies import body
-
 from dledger.protocol.messages.catalog_commands import Expire
 from dledger.protocol.messages.client import ExecuteRequest
 from dledger.protocol.messages.codes import Code
 from dledger.storage.offline.verify import verify_store
 from dledger.types import NodeId
+from tests.node.bodies import body
 
 KIB = 1 << 10
 SMALL = {

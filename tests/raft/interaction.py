@@ -13,8 +13,6 @@ from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
 from typing import Any
 
-from raft_harness import SimDisk, acceptance, admit_body, change_of
-
 from dledger.config import GroupConfig
 from dledger.protocol.messages.entry import MAGIC_NOOP, Entry
 from dledger.protocol.messages.entry_runs import Entries
@@ -24,6 +22,7 @@ from dledger.raft import RaftNode, Ready
 from dledger.raft.state.ready import SafetyViolation
 from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.types import Index, NodeId, Position
+from tests.raft.raft_harness import SimDisk, acceptance, admit_body, change_of
 
 HIDDEN = {"group", "local_id", "remote_id", "incarnation", "members_index"}
 BEATS = {"HeartBeatRequest", "HeartBeatResponse"}

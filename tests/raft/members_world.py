@@ -15,10 +15,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from raft_harness import Member as Machine
-from raft_harness import SimDisk, World
-from raft_harness import change_of as admission_of
-
 from dledger.config import GroupConfig
 from dledger.errors import NotLeader
 from dledger.protocol.messages.entry import Entry
@@ -34,6 +30,9 @@ from dledger.raft import RaftNode
 from dledger.raft.roles.member_change import MembersRefused, Refusal
 from dledger.raft.state.saved_state import RaftOptions
 from dledger.types import NO_INDEX, Index, NodeId, Role
+from tests.raft.raft_harness import Member as Machine
+from tests.raft.raft_harness import SimDisk, World
+from tests.raft.raft_harness import change_of as admission_of
 
 MEMBERS = b"members "
 VOTER, LEARNER, OBSERVER = MemberRole

@@ -24,8 +24,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from raft_bench import summary_of
-
 from dledger.config import GroupConfig
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import Entry, HardState, LogEnd, chain_is_sound
@@ -43,6 +41,7 @@ from dledger.protocol.messages.peer import (
 from dledger.raft import LogSummary, RaftNode, Ready
 from dledger.raft.state.saved_state import RaftOptions, SavedState
 from dledger.types import NO_INDEX, Index, NodeId, Role, Term
+from tests.raft.raft_bench import summary_of
 
 
 def members(count: int) -> tuple[NodeId, ...]:

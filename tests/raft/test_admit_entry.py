@@ -7,7 +7,22 @@ from copy import deepcopy
 from dataclasses import replace
 
 import pytest
-from raft_bench import (
+
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, LogEnd
+from dledger.protocol.messages.entry_runs import stamp_all
+from dledger.protocol.messages.membership import Change, Membership
+from dledger.protocol.messages.peer import (
+    HeartBeatRequest,
+    MemberRequest,
+    MemberResponse,
+    VoteRequest,
+    VoteResult,
+)
+from dledger.raft import RaftNode
+from dledger.raft.state.ready import ReadDone
+from dledger.types import NO_INDEX, Index, NodeId, Position, Role, Term
+from tests.raft.raft_bench import (
     APPEND,
     COMPARE,
     FOUNDED,
@@ -33,22 +48,7 @@ from raft_bench import (
     told,
     vote,
 )
-from raft_harness import SimDisk, World, admit_body, change_of, led, new_group
-
-from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, LogEnd
-from dledger.protocol.messages.entry_runs import stamp_all
-from dledger.protocol.messages.membership import Change, Membership
-from dledger.protocol.messages.peer import (
-    HeartBeatRequest,
-    MemberRequest,
-    MemberResponse,
-    VoteRequest,
-    VoteResult,
-)
-from dledger.raft import RaftNode
-from dledger.raft.state.ready import ReadDone
-from dledger.types import NO_INDEX, Index, NodeId, Position, Role, Term
+from tests.raft.raft_harness import SimDisk, World, admit_body, change_of, led, new_group
 
 GROUP = {"group_id": "A", "members": (N0, N1, N2)}
 NEW = 900

@@ -5,12 +5,20 @@ from __future__ import annotations
 
 import random
 
-from members_world import LEARNER, OBSERVER, VOTER, ChangingWorld, List, member, with_role, without
-from raft_harness import SimDisk, check_seeds
-from test_raft_chaos import chaos_of, cut_links, keep_busy
-
 from dledger.protocol.messages.membership import Member
 from dledger.types import NodeId
+from tests.raft.members_world import (
+    LEARNER,
+    OBSERVER,
+    VOTER,
+    ChangingWorld,
+    List,
+    member,
+    with_role,
+    without,
+)
+from tests.raft.raft_harness import SimDisk, check_seeds
+from tests.raft.test_raft_chaos import chaos_of, cut_links, keep_busy
 
 SEEDS = 40
 TROUBLE_MS = 8000

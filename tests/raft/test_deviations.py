@@ -11,7 +11,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from raft_bench import (
+
+import dledger.raft
+from dledger.errors import StorageError
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import MAGIC_NOOP
+from dledger.protocol.messages.peer import (
+    HeartBeatRequest,
+    PushEntryResponse,
+    PushType,
+    VoteRequest,
+    VoteResponse,
+    VoteResult,
+)
+from dledger.raft import Finished, SafetyViolation
+from dledger.types import Index, Role
+from tests.raft.raft_bench import (
     APPEND,
     COMPARE,
     N0,
@@ -37,22 +52,7 @@ from raft_bench import (
     voted,
     with_chain,
 )
-from raft_harness import Chaos, World, acceptance, led
-
-import dledger.raft
-from dledger.errors import StorageError
-from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import MAGIC_NOOP
-from dledger.protocol.messages.peer import (
-    HeartBeatRequest,
-    PushEntryResponse,
-    PushType,
-    VoteRequest,
-    VoteResponse,
-    VoteResult,
-)
-from dledger.raft import Finished, SafetyViolation
-from dledger.types import Index, Role
+from tests.raft.raft_harness import Chaos, World, acceptance, led
 
 
 def effects(node, message):

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from raft_bench import (
+
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.peer import PushEntryRequest
+from dledger.raft.roles.entry_dispatcher import COMMIT_DELAY_MS, MAX_IN_FLIGHT
+from dledger.types import Index, Role
+from tests.raft.raft_bench import (
     APPEND,
     COMMIT,
     COMPARE,
@@ -25,11 +30,6 @@ from raft_bench import (
     pushed,
     sent,
 )
-
-from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.peer import PushEntryRequest
-from dledger.raft.roles.entry_dispatcher import COMMIT_DELAY_MS, MAX_IN_FLIGHT
-from dledger.types import Index, Role
 
 
 def matched(*terms, **more):

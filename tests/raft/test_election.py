@@ -4,7 +4,12 @@ protect."""
 from __future__ import annotations
 
 import pytest
-from raft_bench import (
+
+from dledger.protocol.messages.entry import LogEnd
+from dledger.protocol.messages.peer import VoteRequest, VoteResponse, VoteResult
+from dledger.raft.roles.leader_elector import VoteOutcome, VoteTally
+from dledger.types import NO_TERM, NodeId, Role, Term
+from tests.raft.raft_bench import (
     APPEND,
     N0,
     N1,
@@ -26,11 +31,6 @@ from raft_bench import (
     vote,
     voted,
 )
-
-from dledger.protocol.messages.entry import LogEnd
-from dledger.protocol.messages.peer import VoteRequest, VoteResponse, VoteResult
-from dledger.raft.roles.leader_elector import VoteOutcome, VoteTally
-from dledger.types import NO_TERM, NodeId, Role, Term
 
 ACCEPT = VoteResult.ACCEPT
 SILENT = VoteResult.UNKNOWN

@@ -4,7 +4,18 @@
 from __future__ import annotations
 
 import pytest
-from raft_bench import (
+
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.peer import (
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+    PushEntryResponse,
+    VoteRequest,
+    VoteResult,
+)
+from dledger.raft import SafetyViolation
+from dledger.types import Index, Position, Role, Term
+from tests.raft.raft_bench import (
     APPEND,
     COMPARE,
     N1,
@@ -27,18 +38,7 @@ from raft_bench import (
     vote,
     voted,
 )
-from raft_harness import World, acceptance, led
-
-from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.peer import (
-    LeadershipTransferRequest,
-    LeadershipTransferResponse,
-    PushEntryResponse,
-    VoteRequest,
-    VoteResult,
-)
-from dledger.raft import SafetyViolation
-from dledger.types import Index, Position, Role, Term
+from tests.raft.raft_harness import World, acceptance, led
 
 RUN = ((Index(1), Index(1)),)
 

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from members_world import LEARNER, ChangingWorld, member
-from raft_bench import N3
-from raft_harness import Chaos
 
 from dledger.config import GroupConfig
 from dledger.raft.roles import fill_pace
 from dledger.raft.roles.catch_up import CatchUp
 from dledger.raft.roles.fill_pace import MOST_REST_MS, REST, TURN_BYTES, FillPace, Turn
 from dledger.types import NodeId
+from tests.raft.members_world import LEARNER, ChangingWorld, member
+from tests.raft.raft_bench import N3
+from tests.raft.raft_harness import Chaos
 
 LIMIT = 64 << 10
 BODY = 4000

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from raft_bench import (
+
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import MAGIC_NOOP, LogEnd, stamp
+from dledger.protocol.messages.peer import PushEntryResponse
+from dledger.raft import SafetyViolation
+from dledger.types import Index, Role, Term
+from tests.raft.raft_bench import (
     APPEND,
     COMMIT,
     COMPARE,
@@ -20,12 +26,6 @@ from raft_bench import (
     sent,
     with_chain,
 )
-
-from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import MAGIC_NOOP, LogEnd, stamp
-from dledger.protocol.messages.peer import PushEntryResponse
-from dledger.raft import SafetyViolation
-from dledger.types import Index, Role, Term
 
 
 def reply(node, request):

@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from interaction import Interaction
+
+from tests.raft.interaction import Interaction
 
 SCRIPTS = sorted((Path(__file__).parent / "golden").glob("*.txt"))
 DASHES = "----"

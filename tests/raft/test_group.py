@@ -6,7 +6,13 @@ from copy import deepcopy
 from dataclasses import replace
 
 import pytest
-from raft_bench import (
+
+from dledger.errors import ConfigError
+from dledger.protocol.messages.membership import Membership
+from dledger.protocol.messages.peer import MemberRequest, MemberResponse, group_tag
+from dledger.raft import RaftNode
+from dledger.types import NO_INDEX, Index, NodeId, Role
+from tests.raft.raft_bench import (
     APPEND,
     FOUNDED,
     N0,
@@ -25,13 +31,7 @@ from raft_bench import (
     told,
     vote,
 )
-from raft_harness import Chaos, SimDisk, World, led, new_group
-
-from dledger.errors import ConfigError
-from dledger.protocol.messages.membership import Membership
-from dledger.protocol.messages.peer import MemberRequest, MemberResponse, group_tag
-from dledger.raft import RaftNode
-from dledger.types import NO_INDEX, Index, NodeId, Role
+from tests.raft.raft_harness import Chaos, SimDisk, World, led, new_group
 
 MEMBERS = (N0, N1, N2)
 DRAWN = "0123456789abcdef" * 2

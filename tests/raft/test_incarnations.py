@@ -6,7 +6,12 @@ from __future__ import annotations
 from copy import deepcopy
 
 import pytest
-from raft_bench import (
+
+from dledger.protocol.messages.membership import Membership
+from dledger.protocol.messages.peer import MemberRequest, MemberResponse, VoteRequest
+from dledger.raft import RaftNode, Ready
+from dledger.types import NO_INDEX, Index, NodeId, Role
+from tests.raft.raft_bench import (
     FOUNDED,
     N0,
     N1,
@@ -21,12 +26,7 @@ from raft_bench import (
     ticks,
     told,
 )
-from raft_harness import Chaos, World, led, new_group
-
-from dledger.protocol.messages.membership import Membership
-from dledger.protocol.messages.peer import MemberRequest, MemberResponse, VoteRequest
-from dledger.raft import RaftNode, Ready
-from dledger.types import NO_INDEX, Index, NodeId, Role
+from tests.raft.raft_harness import Chaos, World, led, new_group
 
 
 def known(world: World, member: NodeId) -> dict[NodeId, int]:

@@ -4,7 +4,18 @@ quorum."""
 from __future__ import annotations
 
 import pytest
-from raft_bench import (
+
+from dledger.errors import ConfigError, NotLeader
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.peer import (
+    HeartBeatRequest,
+    HeartBeatResponse,
+    PushEntryResponse,
+    PushType,
+)
+from dledger.raft import IDLE, RoleChange
+from dledger.types import NodeId, Role
+from tests.raft.raft_bench import (
     APPEND,
     COMMIT,
     N0,
@@ -29,17 +40,6 @@ from raft_bench import (
     ticks,
     vote,
 )
-
-from dledger.errors import ConfigError, NotLeader
-from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.peer import (
-    HeartBeatRequest,
-    HeartBeatResponse,
-    PushEntryResponse,
-    PushType,
-)
-from dledger.raft import IDLE, RoleChange
-from dledger.types import NodeId, Role
 
 
 def code_of(node, request):

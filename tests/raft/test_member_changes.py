@@ -6,7 +6,12 @@ from __future__ import annotations
 from copy import deepcopy
 
 import pytest
-from members_world import (
+
+from dledger.protocol.messages.membership import MemberRole
+from dledger.raft.roles.catch_up import MOST_ROUNDS, CatchUp
+from dledger.raft.roles.member_change import Refusal
+from dledger.types import Index, NodeId, Role
+from tests.raft.members_world import (
     LEARNER,
     OBSERVER,
     VOTER,
@@ -15,12 +20,7 @@ from members_world import (
     with_role,
     without,
 )
-from raft_bench import N0, N1, N2, N3, N4
-
-from dledger.protocol.messages.membership import MemberRole
-from dledger.raft.roles.catch_up import MOST_ROUNDS, CatchUp
-from dledger.raft.roles.member_change import Refusal
-from dledger.types import Index, NodeId, Role
+from tests.raft.raft_bench import N0, N1, N2, N3, N4
 
 
 def grown(**settings: int) -> ChangingWorld:

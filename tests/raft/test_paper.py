@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from raft_bench import N0, N1, N2, N3, N4, log_of
-from raft_harness import Chaos, SimDisk, World, led
 
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HardState
 from dledger.types import Index, Role, Term
+from tests.raft.raft_bench import N0, N1, N2, N3, N4, log_of
+from tests.raft.raft_harness import Chaos, SimDisk, World, led
 
 
 def disk(*terms: int, term: int | None = None, committed: int = -1) -> SimDisk:

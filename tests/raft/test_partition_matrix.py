@@ -18,9 +18,9 @@ import os
 from itertools import combinations, permutations
 
 import pytest
-from raft_harness import World, members
 
 from dledger.types import NodeId
+from tests.raft.raft_harness import World, members
 
 ELECTION_MS = 1000
 SETTLE_MS = 10 * ELECTION_MS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from raft_harness import Chaos, World, check_seeds
+from tests.raft.raft_harness import Chaos, World, check_seeds
 
 SEEDS = 100
 TROUBLE_MS = 5000

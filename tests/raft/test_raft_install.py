@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from raft_bench import (
+
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.entry import LogEnd
+from dledger.protocol.messages.peer import PushEntryResponse, VoteResult
+from dledger.raft import LogSummary, RaftNode, SafetyViolation
+from dledger.raft.roles.snapshot_install import InstallMode
+from dledger.types import Index, Position, Role, Term
+from tests.raft.raft_bench import (
     APPEND,
     COMPARE,
     INSTALL,
@@ -20,13 +27,6 @@ from raft_bench import (
     vote,
     voted,
 )
-
-from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.entry import LogEnd
-from dledger.protocol.messages.peer import PushEntryResponse, VoteResult
-from dledger.raft import LogSummary, RaftNode, SafetyViolation
-from dledger.raft.roles.snapshot_install import InstallMode
-from dledger.types import Index, Position, Role, Term
 
 
 def first(term, index):

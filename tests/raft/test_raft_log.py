@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
-from raft_bench import log_of, summary_of
 
 from dledger.protocol.messages.entry import LogEnd
 from dledger.protocol.messages.entry_runs import Entries, pack_sizes, read_entries
 from dledger.raft.state.log import LogSummary, RaftLog
 from dledger.raft.state.ready import SafetyViolation
 from dledger.types import NO_INDEX, NOWHERE, Index, Position, Term
+from tests.raft.raft_bench import log_of, summary_of
 
 
 def in_runs(entries):

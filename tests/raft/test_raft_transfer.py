@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from raft_bench import (
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.peer import (
+    HeartBeatRequest,
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+    VoteRequest,
+)
+from dledger.raft import TransferDone
+from dledger.types import Index, NodeId, Position, Role, Term
+from tests.raft.raft_bench import (
     APPEND,
     N0,
     N1,
@@ -22,17 +31,7 @@ from raft_bench import (
     ticks,
     vote,
 )
-from raft_harness import acceptance
-
-from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.peer import (
-    HeartBeatRequest,
-    LeadershipTransferRequest,
-    LeadershipTransferResponse,
-    VoteRequest,
-)
-from dledger.raft import TransferDone
-from dledger.types import Index, NodeId, Position, Role, Term
+from tests.raft.raft_harness import acceptance
 
 
 def followed(**more):

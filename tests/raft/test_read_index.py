@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from raft_bench import (
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.peer import HeartBeatRequest
+from dledger.raft import ReadDone
+from dledger.raft.roles.read_index import ReadQueue
+from dledger.types import NO_INDEX, Index, Role
+from tests.raft.raft_bench import (
     APPEND,
     N0,
     N1,
@@ -17,12 +22,6 @@ from raft_bench import (
     sent,
     ticks,
 )
-
-from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.peer import HeartBeatRequest
-from dledger.raft import ReadDone
-from dledger.raft.roles.read_index import ReadQueue
-from dledger.types import NO_INDEX, Index, Role
 
 
 def opened():

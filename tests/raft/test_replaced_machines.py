@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import random
 
-from raft_harness import SimDisk, World, check_seeds, new_group
-from test_raft_chaos import chaos_of, cut_links, keep_busy
-
 from dledger.types import NodeId
+from tests.raft.raft_harness import SimDisk, World, check_seeds, new_group
+from tests.raft.test_raft_chaos import chaos_of, cut_links, keep_busy
 
 SEEDS = 60
 TROUBLE_MS = 5000

@@ -6,7 +6,15 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from raft_bench import (
+
+from dledger.protocol.messages.peer import (
+    HeartBeatRequest,
+    PushEntryRequest,
+    VoteRequest,
+    VoteResult,
+)
+from dledger.types import NodeId, Role
+from tests.raft.raft_bench import (
     COMPARE,
     N0,
     N1,
@@ -27,15 +35,7 @@ from raft_bench import (
     vote,
     voted,
 )
-from raft_harness import Chaos, World, led
-
-from dledger.protocol.messages.peer import (
-    HeartBeatRequest,
-    PushEntryRequest,
-    VoteRequest,
-    VoteResult,
-)
-from dledger.types import NodeId, Role
+from tests.raft.raft_harness import Chaos, World, led
 
 STEP_MS = config().takeover_ms
 

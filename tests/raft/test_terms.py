@@ -4,7 +4,17 @@ need."""
 from __future__ import annotations
 
 import pytest
-from raft_bench import (
+
+from dledger.protocol.messages.codes import Code
+from dledger.protocol.messages.peer import (
+    LeadershipTransferResponse,
+    MemberRequest,
+    VoteRequest,
+    VoteResult,
+)
+from dledger.raft.raft_node import RaftNode
+from dledger.types import MAX_TERM, TERM_JUMP, Index, Position, Role, Term
+from tests.raft.raft_bench import (
     APPEND,
     INSTALL,
     N0,
@@ -28,16 +38,6 @@ from raft_bench import (
     ticks,
     vote,
 )
-
-from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.peer import (
-    LeadershipTransferResponse,
-    MemberRequest,
-    VoteRequest,
-    VoteResult,
-)
-from dledger.raft.raft_node import RaftNode
-from dledger.types import MAX_TERM, TERM_JUMP, Index, Position, Role, Term
 
 WIRE_MAX = (1 << 63) - 1
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from spark_json import a_map, array, field, struct
 
 from dledger.errors import ConfigError
 from dledger.records.columns.types import Columns, build
+from tests.records.spark_json import a_map, array, field, struct
 
 
 def test_columns_round_trip_through_a_canonical_text() -> None:

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spark_json import a_map, array, field, struct
 
 from dledger.records.body.typed import arrow_schema
 from dledger.records.columns.json_text import rows_as_json
 from dledger.records.columns.types import Columns, build
+from tests.records.spark_json import a_map, array, field, struct
 
 
 def columns(**kinds: Any) -> Columns:

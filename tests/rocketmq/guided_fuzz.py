@@ -16,7 +16,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["dledger.rocketmq"]):
-    import parsers
+    from tests.rocketmq import parsers
 
 from dledger.errors import FormatError
 

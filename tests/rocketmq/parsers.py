@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import contextlib
 
-from made_logs import column, make_log, of_messages
-
 from dledger.rocketmq.columns.commit_log import column_batches
 from dledger.rocketmq.columns.entries import entry_batches
 from dledger.rocketmq.columns.windows import FileReader, LogSpan
@@ -33,6 +31,7 @@ from dledger.rocketmq.format.producer_batch import BatchItem, decode_batch, enco
 from dledger.rocketmq.format.properties import format_properties, parse_properties
 from dledger.rocketmq.format.scan import Scanner, scan
 from dledger.rocketmq.format.scanned_piece import PieceKind
+from tests.rocketmq.made_logs import column, make_log, of_messages
 
 START = 1 << 20
 UNSOUND = (PieceKind.DAMAGE, PieceKind.UNUSED)

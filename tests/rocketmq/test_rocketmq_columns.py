@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_logs import FIVE, column, damage_of, make_log, of_messages
 
 from dledger.rocketmq.columns.commit_log import column_batches
 from dledger.rocketmq.columns.messages import SCHEMA
@@ -20,6 +19,7 @@ from dledger.rocketmq.format.message import Compression, Message, decode_message
 from dledger.rocketmq.format.properties import parse_properties
 from dledger.rocketmq.format.scan import Scanner, scan
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
+from tests.rocketmq.made_logs import FIVE, column, damage_of, make_log, of_messages
 
 START = 4096
 TEXT = st.text("ab\x01\x02ü", max_size=12)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from made_logs import column, damage_of
 
 from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NOOP, MAGIC_NORMAL, LogEnd, stamp
 from dledger.records.body.header import BodyHeader, encode_header
@@ -14,6 +13,7 @@ from dledger.rocketmq.format.message import Message, encode_message
 from dledger.rocketmq.format.scan import scan
 from dledger.rocketmq.format.scanned_piece import PieceKind
 from dledger.types import Term
+from tests.rocketmq.made_logs import column, damage_of
 
 SEGMENT = 1 << 16
 

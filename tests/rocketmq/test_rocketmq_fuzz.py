@@ -14,9 +14,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from parsers import PARSERS, SEEDS
 
 from dledger.errors import FormatError
+from tests.rocketmq.parsers import PARSERS, SEEDS
 
 
 @st.composite

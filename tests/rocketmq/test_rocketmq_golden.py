@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from made_logs import column, damage_of, golden, of_messages
 
 from dledger.rocketmq.columns.commit_log import column_batches
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
@@ -22,6 +21,7 @@ from dledger.rocketmq.format.message import Message, decode_message, encode_blan
 from dledger.rocketmq.format.properties import keys_of, tags_code
 from dledger.rocketmq.format.scan import scan
 from dledger.rocketmq.format.scanned_piece import PieceKind
+from tests.rocketmq.made_logs import column, damage_of, golden, of_messages
 
 LOGS = [
     ("dledger_data.bin", 0, 5),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made_logs import FIVE
 
 from dledger.errors import FormatError
 from dledger.rocketmq.format.compression import compress, compression_flags, unpack
@@ -34,6 +33,7 @@ from dledger.rocketmq.format.properties import (
     parse_properties,
     tags_code,
 )
+from tests.rocketmq.made_logs import FIVE
 
 
 def test_message_of_any_kind_comes_back_as_it_was() -> None:

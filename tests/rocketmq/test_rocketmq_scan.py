@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made_logs import FIVE, make_log
 
 from dledger.checksum import crc32
 from dledger.protocol.messages.entry import HEADER
 from dledger.rocketmq.format.message import Message, decode_message, encode_blank, encode_message
 from dledger.rocketmq.format.scan import Scanner, scan
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
+from tests.rocketmq.made_logs import FIVE, make_log
 
 START = 4096
 SIZE = 4096

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from made_logs import FIVE, column, damage_of, entry, make_log, of_messages
 
 from dledger.protocol.messages.entry import HEADER
 from dledger.rocketmq.columns.commit_log import Wanted, column_batches
@@ -21,6 +20,7 @@ from dledger.rocketmq.columns.windows import FileReader, LogSpan
 from dledger.rocketmq.format.message import Message, encode_dledger_blank, encode_message
 from dledger.rocketmq.format.scan import scan
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
+from tests.rocketmq.made_logs import FIVE, column, damage_of, entry, make_log, of_messages
 
 START = 4096
 SIZE = 4608

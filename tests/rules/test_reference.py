@@ -75,7 +75,7 @@ def site_code(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("site_code")
 def test_every_command_and_option_is_on_the_page_of_commands() -> None:
-    from commands_page import commands_page
+    from commands_page import commands_page  # type: ignore[import-not-found]
 
     sections = re.split(r"(?m)^## `dledger ([\w-]+)`$", commands_page())[1:]
     assert sections[::2] == list(main.commands)
@@ -91,7 +91,7 @@ def test_every_command_and_option_is_on_the_page_of_commands() -> None:
 @pytest.mark.parametrize("path", DIAGRAMS, ids=lambda p: p.stem)
 def test_diagram_is_drawn_from_its_description(path: Path) -> None:
     """Else: python docs/site/diagrams.py."""
-    from diagrams import drawing
+    from diagrams import drawing  # type: ignore[import-not-found]
 
     assert path.with_suffix(".svg").read_text() == drawing(path.read_text())
     assert f"](diagrams/{path.stem}.svg)" in (DOCS / "how-it-works.md").read_text()
@@ -99,7 +99,7 @@ def test_diagram_is_drawn_from_its_description(path: Path) -> None:
 
 @pytest.mark.usefixtures("site_code")
 def test_diagram_of_another_lane_or_line_is_refused() -> None:
-    from diagrams import drawing
+    from diagrams import drawing  # type: ignore[import-not-found]
 
     for line in ("> a c text", "? a text"):
         with pytest.raises(ValueError, match=r"not in list|begins so"):

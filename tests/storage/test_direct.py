@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dledger.storage.disk import direct_io as direct
 from dledger.storage.disk.direct_io import BLOCK, DIRECT_BYTES, STAGING_BYTES
 from dledger.storage.disk.disk import RealDisk, RealFile
 
@@ -65,7 +64,7 @@ def test_large_write_goes_to_the_device_and_a_small_one_does_not(tmp_path, monke
         return real(fd, data, at)
 
     file = open_file(tmp_path / "file")
-    monkeypatch.setattr(direct.os, "pwrite", pwrite)
+    monkeypatch.setattr(os, "pwrite", pwrite)
     file.pwritev([b"x" * (DIRECT_BYTES - 1)], 0)
     file.pwritev([b"x" * 1000] * 1000, 0)
     assert seen == [], "neither a small write nor one of many small pieces"
@@ -85,7 +84,7 @@ def test_file_system_that_refuses_direct_writes_gets_cached_writes(
         asked.append(args)
         raise OSError(errno.EINVAL, "no O_DIRECT here")
 
-    monkeypatch.setattr(direct.os, refused_at, refuse)
+    monkeypatch.setattr(os, refused_at, refuse)
     file.pwritev([data], 5)
     file.pwritev([data], 5 + len(data))
     monkeypatch.undo()
@@ -101,7 +100,7 @@ def test_error_of_the_disk_is_raised_and_not_taken_for_a_refusal(tmp_path, monke
     def fail(*_: object) -> int:
         raise OSError(errno.EIO, "broken")
 
-    monkeypatch.setattr(direct.os, "pwrite", fail)
+    monkeypatch.setattr(os, "pwrite", fail)
     with pytest.raises(OSError, match="broken"):
         file.pwritev([bytes(DIRECT_BYTES)], 0)
 
@@ -115,12 +114,12 @@ def test_short_direct_write_is_gone_on_with_at_the_last_whole_block(tmp_path, mo
             real(fd, view[: 3 * BLOCK], at) - 100 if len(view) > 3 * BLOCK else real(fd, view, at)
         )
 
-    monkeypatch.setattr(direct.os, "pwrite", short)
+    monkeypatch.setattr(os, "pwrite", short)
     file.pwritev([data], 0)
     skip_unless_direct(file)
     assert file.pread(len(data), 0) == data
     assert sizes[:2] == [DIRECT_BYTES, DIRECT_BYTES - 2 * BLOCK]
-    monkeypatch.setattr(direct.os, "pwrite", lambda *_: 0)
+    monkeypatch.setattr(os, "pwrite", lambda *_: 0)
     with pytest.raises(OSError, match="no progress"):
         file.pwritev([data], 0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,11 +20,11 @@ SIZES = [0, 1, 100, 300, 464, 900, 928, 5, 0, 200]
 
 
 @pytest.fixture(params=["memory", "files-in-memory", "files"])
-def reopen(request, kit, disk, tmp_path) -> Iterator[Callable[[], object]]:
+def reopen(request, kit, disk, tmp_path) -> Iterator[Callable[[], Any]]:
     """Gives the store; each further call closes it and gives it as the next process finds it."""
-    held: list[object] = []
+    held: list[Any] = []
 
-    def call() -> object:
+    def call() -> Any:
         old = held.pop() if held else None
         if old is not None:
             old.close()
@@ -41,7 +42,7 @@ def reopen(request, kit, disk, tmp_path) -> Iterator[Callable[[], object]]:
 
 
 @pytest.fixture
-def store(reopen) -> object:
+def store(reopen) -> Any:
     return reopen()
 
 

@@ -73,7 +73,7 @@ def test_a_topic_that_goes_while_tasks_are_planned_is_left_out(
     reader = reader_of(two, **PATTERN, **options)
     start, end = planned(reader)
     two.before(question, lambda: happens(two))
-    slices = reader.partitions(start, end)
+    slices: Any = reader.partitions(start, end)
     assert [one.info.name for one in slices] == ["t"] if question == "offsets" else ["t", "u"]
     assert values_of(reader, slices) == numbers(0, 1, 2)
 

@@ -7,10 +7,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from histories_of import APPEND, END, FAILED, READ, TRANSACTION, UNKNOWN, call
 
 from dledger.testing.checkers.history import NEVER, Recorder, load, save
 from dledger.testing.checkers.values import DAMAGED, decode_value, encode_value, split_id, value_id
+from tests.testing.histories_of import APPEND, END, FAILED, READ, TRANSACTION, UNKNOWN, call
 
 
 def recorder(out: io.StringIO | None = None) -> Recorder:

@@ -7,7 +7,12 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
-from histories_of import (
+
+from dledger.testing.checkers.anomaly import Anomaly
+from dledger.testing.checkers.history import NEVER, Operation, in_pieces
+from dledger.testing.checkers.linearizability import TooHard, check_linearizable
+from dledger.testing.checkers.notation import parse, show
+from tests.testing.histories_of import (
     APPEND,
     END,
     OK,
@@ -18,11 +23,6 @@ from histories_of import (
     sections,
     with_titles,
 )
-
-from dledger.testing.checkers.anomaly import Anomaly
-from dledger.testing.checkers.history import NEVER, Operation, in_pieces
-from dledger.testing.checkers.linearizability import TooHard, check_linearizable
-from dledger.testing.checkers.notation import parse, show
 from verification.sim.rng import Rng
 
 BAD = sections("linearizable_bad.txt")

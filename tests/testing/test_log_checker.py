@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from histories_of import APPEND, END, READ, call, sections, with_titles
 
 from dledger.testing.checkers.anomaly import MAX_OF_A_KIND, Anomaly
 from dledger.testing.checkers.log_checker import check_log
 from dledger.testing.checkers.notation import parse
+from tests.testing.histories_of import APPEND, END, READ, call, sections, with_titles
 
 BAD = [(title.rsplit(": ", 1), text) for title, text in sections("log_bad.txt")]
 GOOD = sections("log_good.txt")

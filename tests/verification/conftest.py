@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +20,6 @@ from verification.disk.memory_store import owned
 from verification.invariants.view import WatchedNode
 from verification.invariants.watch import Watch
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `watching`: tests are no packages
 MEMBERS = (NodeId("n0"), NodeId("n1"), NodeId("n2"))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from watching import shown
 
 from dledger.storage.log.reader import Reader
 from dledger.storage.log.walker import Chain
@@ -11,6 +10,7 @@ from dledger.storage.meta.slots import SLOT_SIZE, SlotFile
 from dledger.storage.meta.tables import FileTable
 from dledger.storage.recovery import recovery
 from dledger.storage.recovery import snapshot_install as install
+from tests.verification.watching import shown
 from verification.disk_states.campaign import flip_campaign
 from verification.disk_states.flips import flip_all
 from verification.disk_states.images import images, kind_of, places
@@ -84,7 +84,7 @@ def log_is_cut_at_the_first_damage(monkeypatch):
 
 def record_of_a_state_is_believed(monkeypatch):
     """Its last copy, whatever its checksum says."""
-    real = install.SlotFile
+    real = SlotFile
 
     def believing(file, magic):
         slots = real(file, magic)

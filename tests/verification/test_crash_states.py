@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from watching import shown
 
 from dledger.storage import file_store
 from dledger.storage.log.segments import SegmentFiles
@@ -19,6 +18,7 @@ from dledger.storage.meta.slots import SlotFile, pack_slot
 from dledger.storage.meta.tables import FileTable
 from dledger.storage.recovery import open_files as open_parts
 from dledger.storage.recovery import recovery
+from tests.verification.watching import shown
 from verification.disk.memory_disk import MemoryDisk
 from verification.disk_states import campaign
 from verification.disk_states.__main__ import main

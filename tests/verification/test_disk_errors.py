@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 
 import pytest
-from watching import shown
 
 from dledger.storage.disk.disk import storage_error
 from dledger.storage.file_store import FileStore
 from dledger.storage.log.segments import SegmentFiles
+from tests.verification.watching import shown
 from verification.disk.memory_disk import MemoryDisk
 from verification.disk_states.campaign import failure_campaign
 from verification.disk_states.failures import FailureSweep, FailureTally

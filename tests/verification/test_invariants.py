@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from watching import breaks
 
 from dledger.catalog.results import CommandResult, DataResult
 from dledger.errors import CorruptEntry, StorageError
@@ -29,6 +28,7 @@ from dledger.raft.state.ready import ReadDone
 from dledger.records.body.header import BodyHeader, BodyKind, Flag, encode_header
 from dledger.testing.checkers.notation import parse
 from dledger.types import Index, NodeId, Position, Role, Term
+from tests.verification.watching import breaks
 from verification.disk.memory_store import owned
 from verification.invariants.reads import leads_with_quorum
 from verification.invariants.view import Memory

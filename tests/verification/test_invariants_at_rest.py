@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from watching import breaks
 
 from dledger.errors import CorruptEntry
 from dledger.protocol.messages.entry import LogEnd, stamp
 from dledger.storage.log.walker import blank
 from dledger.types import Index, NodeId
+from tests.verification.watching import breaks
 from verification.invariants.retention import Retention
 from verification.invariants.view import Memory, WatchedNode
 from verification.sim.scene import KIB, Scene

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from watching import breaks
 
 from dledger.raft.state.ready import Fact
 from dledger.types import Index
+from tests.verification.watching import breaks
 from verification.invariants.retention import Retention
 from verification.invariants.view import Memory, WatchedNode
 from verification.sim.scene import Scene

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from watching import breaks
 
 from dledger.client import AsyncClient, AsyncStage, Committed
 from dledger.errors import ReplayMismatch
 from dledger.protocol.messages.catalog_commands import StageSum
 from dledger.records.body.build import make_records
 from dledger.records.digest import RowsSum, sum_rows
+from tests.verification.watching import breaks
 from verification.sim.scene import Scene
 from verification.sim.watched_server import WatchedServer
 

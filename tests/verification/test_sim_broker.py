@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from watching import breaks
 
 from dledger.errors import DLedgerError
 from dledger.protocol.messages.entry import (
@@ -33,6 +32,7 @@ from dledger.rocketmq.format.message import (
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.types import Index, Term
+from tests.verification.watching import breaks
 from verification.disk.memory_disk import MemoryDisk
 from verification.disk.memory_store import MemoryStore
 from verification.disk_states.failures import FailingDisk

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from watching import breaks, server_of
 
 from dledger.client import AsyncClient
 from dledger.protocol.messages.membership import MemberRole
 from dledger.types import Role
+from tests.verification.watching import breaks, server_of
 from verification.invariants.watch import Watch
 from verification.sim.loop import SimLoop
 from verification.sim.reckless import drawn

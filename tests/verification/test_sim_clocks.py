@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from watching import server_of, with_topic
 
 from dledger.client import AsyncClient
 from dledger.node.node import NodeServer
@@ -18,6 +17,7 @@ from dledger.protocol.messages.client import ExecuteRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.wire import encode_command
 from dledger.types import ANONYMOUS, Role
+from tests.verification.watching import server_of, with_topic
 from verification.sim.cluster import Node
 from verification.sim.loop import SimLoop
 from verification.sim.scene import KIB, LIMITS, Scene

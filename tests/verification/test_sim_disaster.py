@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from watching import breaks, server_of
 
 from dledger.net.connections import handshake
 from dledger.node.peers.members import GroupMembers
+from tests.verification.watching import breaks, server_of
 from verification.sim import SeedOutcome, run_seed
 from verification.sim.disaster import AHEAD, BACK, BEHIND
 from verification.sim.moving import check_places

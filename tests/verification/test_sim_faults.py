@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from watching import server_of
 
 from dledger.errors import ConfigError, CorruptStore, StorageError
 from dledger.net.connections import handshake
 from dledger.node.peers import handshake as gate
 from dledger.protocol.messages.hello import HelloRequest
+from dledger.protocol.messages.peer import group_tag
 from dledger.raft.state import group
 from dledger.raft.state import raft_state as core
 from dledger.types import NodeId
+from tests.verification.watching import server_of
 from verification.greenlets import other_threading
 from verification.invariants.broken import Broken
 from verification.sim.cluster import Group, Node, World
@@ -153,7 +154,7 @@ def no_id_in_hellos(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def no_id_in_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    tag = group.group_tag
+    tag = group_tag
     monkeypatch.setattr(
         group, "group_tag", lambda name, members, group_id: tag(name, members, group_id and "any")
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from watching import server_of, with_topic
 
 from dledger.catalog.versions import SINCE
 from dledger.net.address import split_address
 from dledger.protocol.messages.catalog_commands import ChangeMembers
 from dledger.protocol.messages.membership import Member, MemberRole
 from dledger.types import Role
+from tests.verification.watching import server_of, with_topic
 from verification.invariants.view import Memory
 from verification.sim.cluster import Node
 from verification.sim.scene import Scene

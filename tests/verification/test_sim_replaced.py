@@ -4,9 +4,9 @@ admission show."""
 from __future__ import annotations
 
 import pytest
-from watching import server_of
 
 from dledger.raft.state.incarnations import Admission
+from tests.verification.watching import server_of
 from verification.sim import SeedOutcome, run_seed
 from verification.sim.cluster import Node
 from verification.sim.damage import Damage

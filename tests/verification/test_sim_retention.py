@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from watching import read, server_of, with_topic
 
 from dledger.client import AsyncClient
 from dledger.node.node import NodeServer
 from dledger.protocol.messages.entry import MIN_BLANK_SIZE
+from tests.verification.watching import read, server_of, with_topic
 from verification.sim.cluster import Node
 from verification.sim.loop import SimLoop
 from verification.sim.scene import KIB, LIMITS, Scene

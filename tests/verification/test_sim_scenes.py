@@ -7,10 +7,10 @@ import os
 from contextlib import suppress
 
 import pytest
-from watching import read, server_of, with_topic
 
 from dledger.client import AsyncClient
 from dledger.errors import Behind, DLedgerError, Unavailable
+from tests.verification.watching import read, server_of, with_topic
 from verification.sim.cluster import Node
 from verification.sim.scene import Scene
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from made_logs import NOW
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `links`, `small_stores`: tests are no packages
-from small_stores import SmallStores
+from tests.rocketmq.made_logs import NOW
+from tests.rocketmq.store.small_stores import SmallStores
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from made_logs import SMALL
-
 from dledger.rocketmq.store.message_store import MessageStore
+from tests.rocketmq.made_logs import SMALL
 
 
 class SmallStores:

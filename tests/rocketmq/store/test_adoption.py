@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_logs import flip, golden, overwrite
 
 from dledger.errors import CorruptStore, PathError
 from dledger.rocketmq.format.consume_queue_unit import ConsumeQueueUnit, encode_units
@@ -22,6 +21,7 @@ from dledger.rocketmq.store.message_store import MessageStore
 from dledger.rocketmq.upgrade.adoption import Adoption, close_last_file, copy_store
 from dledger.rocketmq.upgrade.examine import examine
 from dledger.rocketmq.upgrade.old_commit_log import Adopted, OldCommitLog
+from tests.rocketmq.made_logs import flip, golden, overwrite
 
 SIZE = 65_536
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from made_logs import damage_of
 
 from dledger.errors import ConfigError, PathError, RecordTooLarge
 from dledger.protocol.messages.entry import HEADER, MAGIC_NORMAL
@@ -21,6 +20,7 @@ from dledger.rocketmq.files.storage import Storage
 from dledger.rocketmq.format.message import MAX_BODY, Message
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.message_store import MessageStore
+from tests.rocketmq.made_logs import damage_of
 
 LEDGER = Path(__file__).resolve().parents[2] / "golden" / "dledger_clean_n0"
 DATA = [f"data/{n:020d}" for n in (0, 1024)]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from made_logs import golden, of_messages
 
 from dledger.rocketmq.dispatch.build_consume_queue import Reput
 from dledger.rocketmq.format.message import Message, decode_message, encode_blank
@@ -15,6 +14,7 @@ from dledger.rocketmq.store.commit_log import CommitLog
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
 from dledger.rocketmq.store.message_store import MessageStore
+from tests.rocketmq.made_logs import golden, of_messages
 
 
 def messages(data: bytes, start: int = 0) -> list[Message]:

@@ -10,15 +10,14 @@ import threading
 from collections.abc import AsyncIterator
 
 import pytest
-from links import address, beside, until
 
 from dledger.errors import ConfigError, PathError, PortInUse, ProtocolError, StorageError
-from dledger.rocketmq.ha import follower as follow
 from dledger.rocketmq.ha.follower import BrokerFollower
 from dledger.rocketmq.ha.ha_service import HAService
 from dledger.rocketmq.ha_protocol.group_transfer_service import BrokerRole, HAStatus
 from dledger.rocketmq.ha_protocol.messages import HASettings
 from dledger.types import Buffer
+from tests.rocketmq.store.links import address, beside, until
 
 pytestmark = pytest.mark.usefixtures("in_time")
 
@@ -321,7 +320,7 @@ async def test_slave_waits_longer_each_time_for_a_master_that_closes_at_once(
 
     async with lying_master() as port:
         with monkeypatch.context() as patched:
-            patched.setattr(follow.asyncio, "sleep", sleep)
+            patched.setattr(asyncio, "sleep", sleep)
             async with following(FakeLog(), port):
                 while len(waits) < 8:
                     await real(0)

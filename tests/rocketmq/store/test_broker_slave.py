@@ -9,9 +9,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from links import address, beside, serving, until
-from made_logs import SMALL, files, some
-from small_stores import SmallStores
 
 from dledger.errors import FormatError, ProtocolError
 from dledger.rocketmq.dispatch.reput_message_service import ReputMessageService
@@ -26,6 +23,9 @@ from dledger.rocketmq.store.files import NEW
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.rocketmq.store.message_store import MessageStore
 from dledger.storage.disk.disk import RealFile
+from tests.rocketmq.made_logs import SMALL, files, some
+from tests.rocketmq.store.links import address, beside, serving, until
+from tests.rocketmq.store.small_stores import SmallStores
 
 pytestmark = pytest.mark.usefixtures("in_time")
 

@@ -7,9 +7,6 @@ import asyncio
 import struct
 
 import pytest
-from links import address, beside, serving, until
-from made_logs import overwrite
-from small_stores import SmallStores
 
 from dledger.errors import FormatError
 from dledger.rocketmq.format.message import Message
@@ -17,6 +14,9 @@ from dledger.rocketmq.ha.checked_log import CheckedLog
 from dledger.rocketmq.ha.slave import follow_master
 from dledger.rocketmq.ha_protocol.messages import HASettings
 from dledger.rocketmq.store.message_store import MessageStore
+from tests.rocketmq.made_logs import overwrite
+from tests.rocketmq.store.links import address, beside, serving, until
+from tests.rocketmq.store.small_stores import SmallStores
 
 FILE = 4096
 COUNT = 60

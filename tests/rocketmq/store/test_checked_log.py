@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_logs import FILE, log_of, some_messages
 
 from dledger.errors import FormatError
 from dledger.rocketmq.dispatch import chunk as message_chunk
 from dledger.rocketmq.format.message import Message, message_size
 from dledger.rocketmq.ha.checked_log import CheckedLog
 from dledger.rocketmq.store.commit_log import CommitLog
+from tests.rocketmq.made_logs import FILE, log_of, some_messages
 from verification.sim.rng import Rng
 
 COUNT = 300

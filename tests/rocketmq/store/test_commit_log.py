@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_logs import files, flip, some
 
 from dledger.errors import CorruptStore, DiskFull, FormatError, OffsetOutOfRange, RecordTooLarge
 from dledger.rocketmq.dispatch.build_consume_queue import DispatchRequest
@@ -18,6 +17,7 @@ from dledger.rocketmq.format.message import Message, SysFlag, message_size
 from dledger.rocketmq.format.scan import scan
 from dledger.rocketmq.format.scanned_piece import PieceKind
 from dledger.rocketmq.store.commit_log import CommitLog
+from tests.rocketmq.made_logs import files, flip, some
 
 FILE = 4096
 

@@ -6,12 +6,12 @@ import logging
 from pathlib import Path
 
 import pytest
-from made_logs import overwrite
 
 from dledger.errors import CorruptStore, FormatError, OffsetOutOfRange
 from dledger.rocketmq.format.consume_queue_unit import FILLER, ConsumeQueueUnit, encode_units
 from dledger.rocketmq.store.consume_queue import ConsumeQueue
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
+from tests.rocketmq.made_logs import overwrite
 
 IN_FILE = 10
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from made_logs import index_units, overwrite
 
 from dledger.errors import CorruptStore
 from dledger.rocketmq.format.index_file import HEADER, SLOT, UNIT
 from dledger.rocketmq.store.index_service import IndexService
+from tests.rocketmq.made_logs import index_units, overwrite
 
 SLOTS = 8
 UNITS = 21

@@ -12,7 +12,7 @@ import pytest
 
 import dledger.rocketmq.store.mapped_file_queue as module
 from dledger.errors import CorruptStore, DiskFull, OffsetOutOfRange, StorageError
-from dledger.rocketmq.store.files import FileHandles
+from dledger.rocketmq.store.files import FileHandles, sync_directory
 from dledger.rocketmq.store.index_file import OpenIndex
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.storage.disk.disk import Disk, RealDisk, RealFile
@@ -230,7 +230,7 @@ def test_files_that_nobody_refers_to_any_more_are_closed(tmp_path: Path) -> None
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of files, and of folders with a / behind, in the order in which they were synced."""
     found: list[str] = []
-    sync, sync_names = os.fdatasync, module.sync_directory
+    sync, sync_names = os.fdatasync, sync_directory
 
     def note(handle: int) -> None:
         found.append(Path(f"/proc/self/fd/{handle}").readlink().name)

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_logs import files, golden, index_units, overwrite, some, vouch_for_all
-from small_stores import SmallStores
 
 from dledger.errors import CorruptStore, DLedgerError, FormatError, PathError
 from dledger.rocketmq.format.checkpoint import StoreCheckpoint
@@ -20,6 +18,8 @@ from dledger.rocketmq.format.message import Message
 from dledger.rocketmq.store.message_store import MessageStore
 from dledger.rocketmq.store.store_lock import CheckpointFile
 from dledger.rocketmq.store.topic_configs import TopicConfig, TopicConfigs
+from tests.rocketmq.made_logs import files, golden, index_units, overwrite, some, vouch_for_all
+from tests.rocketmq.store.small_stores import SmallStores
 from verification.sim.rng import Rng
 
 SLOTS = 16

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_logs import files, make_log, some
 
 from dledger.errors import FormatError
 from dledger.rocketmq.dispatch.build_consume_queue import DELAY_LEVELS_MS, Dispatcher, Reput
@@ -22,6 +21,7 @@ from dledger.rocketmq.format.message import (
 from dledger.rocketmq.format.properties import java_hash
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
+from tests.rocketmq.made_logs import files, make_log, some
 
 V6 = Host.of("fd00::7", 40001)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made_logs import FILE, files, log_of, make_log, some_messages
 
 from dledger.errors import FormatError
 from dledger.rocketmq.dispatch.build_consume_queue import Reput
@@ -13,6 +12,7 @@ from dledger.rocketmq.dispatch.reput_columns import ColumnReput, DispatchChunk
 from dledger.rocketmq.format.message import Message, message_size
 from dledger.rocketmq.store.consume_queues import ConsumeQueues
 from dledger.rocketmq.store.index_service import IndexService
+from tests.rocketmq.made_logs import FILE, files, log_of, make_log, some_messages
 from verification.sim.rng import Rng
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_logs import some
-from small_stores import SmallStores
 
 from dledger.rocketmq.store.dispatch_checkpoint import StoreMark
 from dledger.rocketmq.store.message_store import MessageStore
+from tests.rocketmq.made_logs import some
+from tests.rocketmq.store.small_stores import SmallStores
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_logs import index_units, overwrite, some, vouch_for_all
-from small_stores import SmallStores
 
 from dledger.errors import CorruptStore
 from dledger.rocketmq.dispatch.reput_columns import ColumnReput
 from dledger.rocketmq.format.message import Message
 from dledger.rocketmq.store.message_store import MessageStore
+from tests.rocketmq.made_logs import index_units, overwrite, some, vouch_for_all
+from tests.rocketmq.store.small_stores import SmallStores
 
 FEW = 60
 """Messages that fill three files of the log, six of the index, and two of each queue."""
