@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from dledger.client import Client
+from dledger.client.member_lists import listed_members
 from dledger.datasource.options.option_table import BATCH
 from dledger.datasource.options.options import need_group, parse_options
 from dledger.datasource.options.sql import HINT
@@ -174,12 +175,16 @@ def parse_writer(writer_id: str, sequence: int) -> Row:
 
 def _nodes(client: Client, _: int) -> list[Row]:
     rows: list[Row] = []
-    for node, state in sorted(client.status().items()):
-        port = state.get("port")
+    status = client.status()
+    listed = listed_members(status.values())
+    for node, state in sorted(status.items()):
+        port, member = state.get("port"), listed.get(node)
         rows.append(
             {
                 "node": node,
                 "address": f"{state['host']}:{port}" if port else None,
+                "rack": member.rack if member else None,
+                "member": member.role if member else None,
                 "role": state.get("role"),
                 "term": state.get("term"),
                 "beginIndex": state.get("begin_index"),

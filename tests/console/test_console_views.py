@@ -88,7 +88,15 @@ def test_nodes_have_the_lag_to_the_leader_of_the_newest_term() -> None:
     assert [row.lag for row in rows] == [0, 10, 0, 0, None]
     assert rows[0].release == "0.2.0"
     assert rows[4].error == "Connection refused"
+    assert {row.rack for row in rows} == {""}
     assert sentence(rows) == "n0 leads; 4 of 5 nodes answer, not n4"
+
+
+def test_nodes_have_the_rack_and_the_part_in_the_group() -> None:
+    lists = {"member_roles": {"n0": "VOTER", "n1": "LEARNER"}, "member_racks": {"n1": "east"}}
+    before = {"member_roles": {"n0": "VOTER", "n1": "VOTER"}, "member_racks": {"n0": "west"}}
+    rows = node_rows({"n0": status(role="LEADER", **lists), "n1": status(**before)})
+    assert [(row.rack, row.member) for row in rows] == [("", ""), ("east", "learner")]
 
 
 def test_state_of_the_group_is_one_sentence() -> None:

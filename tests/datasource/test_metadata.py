@@ -128,6 +128,10 @@ def test_nodes_are_listed_with_how_they_are(running: EmbeddedGroup, client: Clie
     assert has(node, node="n0", role="LEADER", error=None, diskLevel="OK")
     assert node["address"] == running.bootstrap_servers
     assert node["endIndex"] >= node["committedIndex"] > 0
+    assert (node["member"], node["rack"]) == ("VOTER", None)
+    client.upgrade_group()
+    client.label_member("n0", rack="east")
+    assert has(rows(running, "nodes")[0], member="VOTER", rack="east")
 
 
 def test_a_table_of_sql_is_one_of_these_too(running: EmbeddedGroup, client: Client) -> None:

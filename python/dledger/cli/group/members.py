@@ -21,12 +21,14 @@ from dledger.cli.group.filling import filling
 from dledger.cli.group.node_states import GroupLook, State, look_at, members_now
 from dledger.cli.group.replacing import Replacement, replace_member
 from dledger.client.catching_up import behind, wait_until_near, wait_until_there
+from dledger.client.member_lists import ListedMember, listed_members
 from dledger.errors import ConfigError
 
 COLUMNS: Final = (
     *("node", "role", "state", "address", "incarnation", "lag", "bytes", "release", "reachable"),
 )
 NOT_KNOWN: Final = "-"
+NOT_LISTED: Final = ListedMember("", None)
 RACK_HELP: Final = "Where it stands; readers of the same rack ask it first."
 
 
@@ -181,21 +183,18 @@ def member_rows(look: GroupLook) -> list[dict[str, Any]]:
     answering = [state for state in look.states.values() if "error" not in state]
     leader = next((state for state in answering if state["role"] == "LEADER"), {})
     named = {name for state in answering for name in state["members"]}
-    # nodes of an older release tell no roles: all of their members vote
-    roles, racks = dict.fromkeys(named, "VOTER"), dict[str, str]()
-    for state in (*answering, leader):
-        roles |= state.get("member_roles", {})
-        racks = state.get("member_racks", racks)
+    listed = listed_members(look.states.values())
     names = members_now(look.states) or {*look.states, *named}
-    return [_row(name, look, leader, roles) | {"rack": racks.get(name)} for name in sorted(names)]
+    return [_row(name, look, leader, listed.get(name, NOT_LISTED)) for name in sorted(names)]
 
 
-def _row(name: str, look: GroupLook, leader: State, roles: Mapping[str, str]) -> dict[str, Any]:
+def _row(name: str, look: GroupLook, leader: State, listed: ListedMember) -> dict[str, Any]:
     state = look.states.get(name, {"error": "has an address that nobody tells"})
     marks: Mapping[str, int] = leader.get("watermarks", {})
     row = {
         "node": name,
-        "role": roles.get(name, "").lower() or None,
+        "role": listed.role.lower() or None,
+        "rack": listed.rack,
         "state": state.get("role"),
         "address": look.addresses.get(name, name if ":" in name else None),
         "incarnation": _incarnation(name, state, leader),

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from dledger.client.member_lists import ListedMember, listed_members
 
 if TYPE_CHECKING:
     from dledger.client import DynamicSetting
+
+NOT_LISTED: Final = ListedMember("VOTER", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +20,10 @@ class NodeRow:
 
     node: str
     role: str = ""
+    member: str = ""
+    """Where it does not vote: what it is instead."""
+    rack: str = ""
+    """Empty: nobody has said where it stands."""
     term: int | None = None
     lag: int | None = None
     """Entries that are on the leader's disk and not yet on its own."""
@@ -42,15 +50,22 @@ def node_rows(status: Mapping[str, Mapping[str, Any]]) -> list[NodeRow]:
     newest = max((int(status[node].get("term", 0)) for node in leaders), default=None)
     leader = next((node for node in leaders if status[node].get("term", 0) == newest), None)
     end = ends[leader] if leader is not None else max(ends.values(), default=-1)
-    return [_row(str(node), said, end) for node, said in sorted(status.items())]
+    listed = listed_members(status.values())
+    return [
+        _row(str(node), said, end, listed.get(str(node), NOT_LISTED))
+        for node, said in sorted(status.items())
+    ]
 
 
-def _row(node: str, said: Mapping[str, Any], end: int) -> NodeRow:
+def _row(node: str, said: Mapping[str, Any], end: int, listed: ListedMember) -> NodeRow:
+    rack = listed.rack or ""
     if "error" in said:
-        return NodeRow(node, role="does not answer", error=str(said["error"]))
+        return NodeRow(node, role="does not answer", rack=rack, error=str(said["error"]))
     return NodeRow(
         node,
         role=str(said.get("role", "")),
+        member="" if listed.role == "VOTER" else listed.role.lower(),
+        rack=rack,
         term=said.get("term"),
         # the nodes are asked one after the other: a follower may be seen later than the leader
         lag=max(0, end - int(said["durable_index"])) if _is_whole(said) else None,
