@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,11 @@ FAIRNESS = "two principals, 3 replicas, TLS"
 KIB = 1 << 10
 MOST = {"1 connection": (1, 64, 256 * KIB), "50 connections": (50, 4, 256 * KIB)}
 """Of the user at full speed: connections, requests in flight on each, bytes of each."""
+BESIDE = "beside one at full speed over {}"
+APART = "beside one of another group over {}"
+OF_ALONE = ", p99 of that alone"
+OF_APART = ", p99 of that beside another group"
+OF_HALF = "share of one beside the other over {}, of a half"
 LIGHT = (1, 1, KIB)
 OTHER = (1, 64, 256 * KIB)
 
@@ -76,48 +82,49 @@ def begin(*processes: subprocess.Popen[str]) -> None:
 def fairness(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
     """(p) A light user, and another one at full speed, each alone and beside a heavy one."""
     seconds = 1.0 if quick else 6.0
-    folder = directory / "fairness"
+    with ExitStack() as stack:
+        heavy, other = _group(stack, directory / "fairness")
+        apart, _ = _group(stack, directory / "fairness-apart")
+        for _ in range(repetitions):
+            _measure(report, heavy, other, apart, seconds)
+
+
+def _group(stack: ExitStack, folder: Path) -> list[User]:
+    """A heavy user and another one of a new group."""
     folder.mkdir()
     authority = Authority(folder)
     files = {name: authority.issue(name, f"dledger://client/{name}") for name in ("heavy", "other")}
-    with PatientNodes(folder, 3, authority) as nodes:
-        with Client(nodes.bootstrap_servers, **tls_settings(files["heavy"])) as client:
-            topic_id = client.create_topic("bench").topic_id
-            leader = next(iter(client.status().values()))["leader_id"]
-        heavy, other = (User(nodes.addresses[leader], topic_id, one) for one in files.values())
-        for _ in range(repetitions):
-            _measure(report, heavy, other, seconds)
+    nodes = stack.enter_context(PatientNodes(folder, 3, authority))
+    with Client(nodes.bootstrap_servers, **tls_settings(files["heavy"])) as client:
+        topic_id = client.create_topic("bench").topic_id
+        leader = next(iter(client.status().values()))["leader_id"]
+    return [User(nodes.addresses[leader], topic_id, one) for one in files.values()]
 
 
-def _measure(report: Report, heavy: User, other: User, seconds: float) -> None:
+def _measure(report: Report, heavy: User, other: User, apart: User, seconds: float) -> None:
+    """``apart``: a heavy user of another group on the same machine, which takes the processors and
+    the disk as ``heavy`` does, and nothing else of this group. What a light user has beside that
+    one is the machine's doing."""
     alone = result(other.start(LIGHT, seconds))
     for part in ("p50", "p99"):
         report.add(FAIRNESS, f"a light user alone, {part}", "ms", alone[part])
     for label, load in MOST.items():
-        busy, light = heavy.start(load, 1.5 * seconds), other.start(LIGHT, seconds)
-        begin(busy)
-        beside = result(light)
-        result(busy)
-        for part in ("p50", "p99"):
-            report.add(
-                FAIRNESS, f"beside one at full speed over {label}, {part}", "ms", beside[part]
-            )
-        report.add(
-            FAIRNESS,
-            f"p99 beside one at full speed over {label}, of that alone",
-            "x",
-            beside["p99"] / alone["p99"],
-        )
+        p99s = []
+        for name, user in ((BESIDE.format(label), heavy), (APART.format(label), apart)):
+            busy, light = user.start(load, 1.5 * seconds), other.start(LIGHT, seconds)
+            begin(busy)
+            beside, rate = result(light), result(busy)["rate"]
+            p99s.append(beside["p99"])
+            for part in ("p50", "p99"):
+                report.add(FAIRNESS, f"{name}, {part}", "ms", beside[part])
+            report.add(FAIRNESS, name + OF_ALONE, "x", beside["p99"] / alone["p99"])
+            report.add(FAIRNESS, f"{name}, what that one has", "MB/s", rate)
+        report.add(FAIRNESS, BESIDE.format(label) + OF_APART, "x", p99s[0] / p99s[1])
         both = [heavy.start(load, seconds), other.start(OTHER, seconds)]
         begin(*both)
         first, second = (result(one)["rate"] for one in both)
         report.add(FAIRNESS, f"both at full speed, the other over {label}", "MB/s", first + second)
-        report.add(
-            FAIRNESS,
-            f"share of one beside the other over {label}, of a half",
-            "x",
-            second / ((first + second) / 2),
-        )
+        report.add(FAIRNESS, OF_HALF.format(label), "x", second / ((first + second) / 2))
 
 
 def _wait_for_word() -> None:

@@ -15,6 +15,7 @@ from benchmarks.curves import ENTRIES, NODE_MIB, RESTART
 from benchmarks.curves import WRITTEN as WRITTEN_GIB
 from benchmarks.digests import DIGEST, MORE, RECORDS, TYPED
 from benchmarks.failures import FAILOVER, START
+from benchmarks.fairness import APART, BESIDE, FAIRNESS, MOST, OF_ALONE, OF_HALF
 from benchmarks.following import BARE, FOLLOWING, WRITTEN
 from benchmarks.frames import FRAMES
 from benchmarks.frames import RATIO as FLIGHT
@@ -273,5 +274,26 @@ FLOORS = (
         )
         for where, bound in ((UNDER_TLS, 0.9), (WITHOUT_TLS, 0.95))
         for load in LOADS
+    ),
+    *(
+        Floor(
+            f"p99 of a light user beside one at full speed over {label}, of that alone",
+            median(FAIRNESS, BESIDE.format(label) + OF_ALONE),
+            3.0,
+            False,
+            "x",
+            bare=median(FAIRNESS, APART.format(label) + OF_ALONE),
+        )
+        for label in MOST
+    ),
+    *(
+        Floor(
+            f"share of one at full speed beside the other over {label}, of a half",
+            median(FAIRNESS, OF_HALF.format(label)),
+            0.8,
+            True,
+            "x",
+        )
+        for label in MOST
     ),
 )

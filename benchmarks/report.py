@@ -49,7 +49,7 @@ class Case:
 @dataclass(frozen=True)
 class Floor:
     """A promise about a figure. ``measure`` raises KeyError where its case was not run, and so does
-    ``bare``: the same figure of bare sockets and files in the same run."""
+    ``bare``: the machine's own figure in the same run, mostly that of bare sockets and files."""
 
     text: str
     measure: Callable[[Report], float]
@@ -88,7 +88,7 @@ class Report:
         return found
 
     def bare(self, floor: Floor) -> float | None:
-        """What this machine gives without a log; None where that was not measured."""
+        """What is the machine's own doing; None where that was not measured."""
         try:
             return floor.bare(self) if floor.bare is not None else None
         except KeyError:
@@ -161,7 +161,7 @@ class Report:
         checked = self.check(floors)
         if checked:
             table = Table(title="floors (on medians unless said otherwise)", title_justify="left")
-            for column in ("floor", "bound", "here", "", "bare sockets and files"):
+            for column in ("floor", "bound", "here", "", "the machine's own"):
                 table.add_column(column)
             for floor, value in checked:
                 sign = "≥" if floor.at_least else "≤"

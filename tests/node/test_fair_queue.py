@@ -15,7 +15,7 @@ from dledger.net.limits.accounts import Accounts, account_of
 from dledger.net.limits.inflow import PRESSED_READ_BYTES
 from dledger.node.peers.handshake import Gate
 from dledger.node.proposals.commit_window import MOST_BYTES
-from dledger.node.proposals.fair_queue import QUANTUM_BYTES, FairQueue
+from dledger.node.proposals.fair_queue import BESIDE_BYTES, QUANTUM_BYTES, FairQueue
 from dledger.node.proposals.proposal import PROPOSAL_BYTES, Proposal
 from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.messages.codes import Code
@@ -69,20 +69,45 @@ def test_who_comes_is_next_and_waits_for_no_crowd(shared: Accounts) -> None:
     first = queue.in_turn([proposal("heavy", 100_000) for _ in range(500)], QUANTUM_BYTES)
     assert QUANTUM_BYTES <= 100_512 * len(first) <= QUANTUM_BYTES + 100_512
     assert queue.requests == 500 - len(first)
-    assert queue.in_turn([proposal("light", 1000)], 0) == []
-    assert accounts_of(queue.in_turn([], QUANTUM_BYTES)) == ["light", "heavy", "heavy"]
+    assert queue.in_turn([proposal("light", BESIDE_BYTES)], 0) == []
+    assert accounts_of(queue.in_turn([], QUANTUM_BYTES)) == ["light", "heavy"]
+
+
+def test_a_little_of_one_that_comes_goes_beside_a_full_window(shared: Accounts) -> None:
+    queue = FairQueue(shared)
+    assert len(queue.in_turn([proposal("heavy", 1000) for _ in range(500)], 1000)) == 1
+    assert queue.in_turn([proposal("heavy", 1000)], 0) == [], "it has something waiting"
+    found = queue.in_turn([proposal("light", 1000) for _ in range(3)], -QUANTUM_BYTES)
+    assert accounts_of(found) == ["light"] * 3
+    assert queue.in_turn([proposal("light", 1000)], 0) == [], "once in a round"
+    assert accounts_of(queue.in_turn([], 1000)) == ["heavy"]
+
+
+def test_what_goes_beside_a_full_window_is_bounded_however_many_come(shared: Accounts) -> None:
+    queue = FairQueue(shared)
+    queue.in_turn([proposal("heavy", MIB) for _ in range(3)], 1)
+    size = BESIDE_BYTES // 10 - PROPOSAL_BYTES
+    for _ in range(2):
+        came = [proposal(f"user {number}", size) for number in range(40)]
+        passed = [one for one in came if queue.in_turn([one], 0)]
+        assert passed == came[:10]
+        assert queue.in_turn([], 1) == [came[-1]], "and room lets others pass again"
+        queue.take_all()
+        queue.in_turn([proposal("heavy", MIB) for _ in range(3)], 1)
 
 
 def test_to_come_again_and_again_is_no_way_to_more_than_a_share(shared: Accounts) -> None:
-    """One always waits with much; the other has nothing waiting whenever it asks."""
+    """One always waits with much; the other has nothing waiting whenever it asks, and asks for what
+    goes beside a full window, too."""
     queue, got = FairQueue(shared), Counter[str]()
     found = queue.in_turn([proposal("heavy", 10_000) for _ in range(5000)], QUANTUM_BYTES)
     for _ in range(200):
-        asked = [proposal("light", 10_000) for _ in range(QUANTUM_BYTES // 10_000)]
-        found = queue.in_turn([] if "light" in queue._queues else asked, QUANTUM_BYTES)
-        for one in found:
-            got[accounts_of([one])[0]] += one.size
-    assert got["heavy"] >= 0.9 * got["light"]
+        for room in (0, 0, QUANTUM_BYTES):
+            asked = [proposal("light", 10_000) for _ in range(QUANTUM_BYTES // 10_000)]
+            found = queue.in_turn([] if "light" in queue._queues else asked, room)
+            for one in found:
+                got[accounts_of([one])[0]] += one.size
+    assert got["heavy"] >= 0.8 * got["light"]
 
 
 def test_two_that_want_everything_get_half_each(shared: Accounts) -> None:
@@ -127,8 +152,8 @@ def test_nobody_backlogged_falls_behind_by_more_than_a_turn(
 
 def test_the_late_ones_are_taken_out_and_the_rest_goes_on(shared: Accounts) -> None:
     queue = FairQueue(shared)
-    queue.in_turn([proposal("light", 1000)], 0)
-    queue.in_turn([proposal("heavy", 1000, at) for at in (5, 2000)], 0)
+    queue.in_turn([proposal("light", MIB)], 0)
+    queue.in_turn([proposal("heavy", MIB, at) for at in (5, 2000)], 0)
     assert accounts_of(queue.take_late(1500)) == ["heavy", "light"]
     assert accounts_of(queue.take_all()) == ["heavy"]
     assert not queue

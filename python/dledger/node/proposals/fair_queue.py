@@ -3,7 +3,7 @@
 The log is one for all, and what is in it waits for disks in its order. So while several principals
 are connected only a window of it may be without a quorum (`commit_window`). The rest waits here,
 where each account has its turn (`dledger.net.limits.accounts`); one that had nothing waiting has
-its turn at once. A principal alone has no window.
+the next one, and where that is little it goes beside the window. A principal alone has no window.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from dledger.node.proposals.proposal import PROPOSAL_BYTES, Proposal
 
 QUANTUM_BYTES: Final = PIECE_BYTES
 """Of one account in one turn."""
+BESIDE_BYTES: Final = QUANTUM_BYTES // 4
+"""That may go beside a full window, of all accounts together, until it has room again. A record of
+one that writes now and then would else wait for a piece of another's to be committed before it is
+even on its way to the disks, which take both at once."""
 OWN: Final = ""
 """The account of the node's own commands."""
 
@@ -34,6 +38,10 @@ class FairQueue:
         taken beyond one: a proposal is never cut."""
         self._served: set[str] = set()
         """Accounts that have had a turn, since one of those that wait has had two."""
+        self._new: list[str] = []
+        """Accounts that have come in this call and have the next turns."""
+        self._beside = 0
+        """Bytes that went beside the full window."""
 
     def __bool__(self) -> bool:
         return bool(self._queues)
@@ -51,11 +59,17 @@ class FairQueue:
         the log takes."""
         if not self._queues and not self._accounts.are_many:
             return gathered
+        self._new.clear()
         for proposal in gathered:
             self._put(proposal)
         found: list[Proposal] = []
-        while self._queues and room > 0:
-            room -= self._turn(room, found)
+        if room > 0:
+            self._beside = 0
+            while self._queues and room > 0:
+                room -= self._turn(room, found)
+        else:
+            for account in self._new:
+                self._go_beside(account, found)
         if not self._queues:
             self._credits.clear()
             self._served.clear()
@@ -67,6 +81,7 @@ class FairQueue:
         account = OWN if proposal.connection is None else proposal.connection.account
         if account not in self._queues and account not in self._served:
             self._queues = {account: deque(), **self._queues}
+            self._new.append(account)
         self._queues.setdefault(account, deque()).append(proposal)
 
     def _turn(self, room: int, found: list[Proposal]) -> int:
@@ -78,7 +93,7 @@ class FairQueue:
         credit = self._credits.pop(account, 0) + QUANTUM_BYTES
         while queue and taken < min(room, credit):
             proposal = queue.popleft()
-            taken += proposal.size + PROPOSAL_BYTES * len(proposal.request_ids)
+            taken += _bytes_of(proposal)
             found.append(proposal)
         is_cut_short = queue and taken < credit
         self._credits[account] = credit - taken - QUANTUM_BYTES * bool(is_cut_short)
@@ -91,6 +106,16 @@ class FairQueue:
         else:  # it has saved nothing for later
             self._credits[account] = min(0, credit - taken)
         return taken
+
+    def _go_beside(self, account: str, found: list[Proposal]) -> None:
+        """The turn of an account that the window has no room for, as far as it is little."""
+        queue = self._queues[account]
+        while queue and self._beside + _bytes_of(queue[0]) <= BESIDE_BYTES:
+            self._beside += _bytes_of(queue[0])
+            found.append(queue.popleft())
+            self._served.add(account)
+        if not queue:
+            del self._queues[account]
 
     def take_all(self) -> list[Proposal]:
         """Those that wait; none does any more."""
@@ -110,3 +135,7 @@ class FairQueue:
             else:
                 del self._queues[account]
         return late
+
+
+def _bytes_of(proposal: Proposal) -> int:
+    return proposal.size + PROPOSAL_BYTES * len(proposal.request_ids)
