@@ -93,6 +93,17 @@ def test_call_redirected_goes_to_the_hinted_leader_at_once_then_slower() -> None
     assert one.step(0) == Ask("a:1")
 
 
+def test_call_redirected_to_a_new_member_asks_for_its_address_at_once() -> None:
+    known = routes("n0")
+    one = call(known)
+    assert not one.answered("a:1", Code.NOT_LEADER, "", "n3", 0)
+    assert one.step(0) == Probe("a:1")
+    one.learned("a:1", replace(metadata("n3"), peers={"n0": "a:1", "n3": "d:1"}))
+    assert one.step(0) == Ask("d:1")
+    known.leader = None
+    assert {known.next_address() for _ in range(3)} > {"d:1"}  # that was for once
+
+
 def test_call_redirected_to_nobody_waits_and_probes() -> None:
     one = call(routes("n0"))
     assert not one.answered("a:1", Code.NOT_LEADER, "", "", 0)

@@ -33,6 +33,13 @@ async def ask(group: Any, action: MemberAction, node: str, **fields: Any) -> Alt
             return answer
 
 
+async def once(group: Any, action: MemberAction, node: str, **fields: Any) -> AlterMemberResponse:
+    """The leader's answer, not asked again."""
+    request = AlterMemberRequest(action=action, node_id=NodeId(node), timeout_ms=10_000, **fields)
+    answer: AlterMemberResponse = await (await group.client()).ask(request)
+    return answer
+
+
 async def done(group: Any, action: MemberAction, node: str, **fields: Any) -> None:
     answer = await ask(group, action, node, **fields)
     assert answer.code is Code.SUCCESS, answer

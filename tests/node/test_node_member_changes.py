@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,19 @@ from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.member_requests import AlterMemberRequest, MemberAction
 from dledger.protocol.messages.membership import MemberRole
 from dledger.types import NodeId
-from tests.node.growing import ADD, DEMOTE, HOST, LABEL, PROMOTE, REMOVE, Newcomer, ask, done, grown
+from tests.node.growing import (
+    ADD,
+    DEMOTE,
+    HOST,
+    LABEL,
+    PROMOTE,
+    REMOVE,
+    Newcomer,
+    ask,
+    done,
+    grown,
+    once,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +113,49 @@ async def test_the_leader_may_be_removed(group: Any) -> None:
     await group.stop(name)
     assert await (await group.client()).create("u") >= 0
     await group.agree()
+
+
+@pytest.mark.parametrize("action", [REMOVE, DEMOTE])
+async def test_a_leader_that_is_to_go_first_lets_another_voter_lead(
+    group: Any, action: MemberAction
+) -> None:
+    """Out of the list it would not hear who leads, and could tell no client."""
+    await grown(group)
+    await group.agree()
+    leader = await group.leader()
+    name, index = leader.node.node_id, leader.raft.membership.index
+    answer = await once(group, action, name)
+    assert answer.code is Code.NOT_LEADER
+    assert answer.leader_id not in {"", name}
+    assert leader.raft.membership.index == index
+    assert leader.raft.leader_id == answer.leader_id
+    await done(group, action, name)
+    left = listed(await group.leader())
+    assert left.get(name, "gone") == ("gone" if action is REMOVE else "LEARNER")
+    assert len(leader.raft.voters) == 3
+
+
+async def test_a_leader_that_nobody_follows_up_makes_the_change_itself(group: Any) -> None:
+    """Those that have lost their catalogs lead in no case."""
+    await grown(group)
+    await group.agree()
+    leader = await group.leader()
+    for server in group.nodes.values():
+        if server is not leader:
+            server.raft.follow_only()
+    answer = await once(group, REMOVE, leader.node.node_id)
+    assert answer.code is Code.SUCCESS
+
+
+async def test_a_leader_that_stops_while_it_hands_over_says_so(group: Any) -> None:
+    leader = await group.leader()
+    for server in group.nodes.values():
+        if server is not leader:
+            server.raft.follow_only()
+    asking = asyncio.ensure_future(once(group, REMOVE, leader.node.node_id))
+    await group.until(lambda: leader.raft.leader.transfers.ongoing is not None)
+    leader.parts.member_changes.stop()
+    assert (await asking).code is Code.TERM_CHANGED
 
 
 async def test_founders_are_labelled_with_their_racks(group: Any) -> None:

@@ -14,11 +14,21 @@ from dledger.node.peers.handshake import Gate
 from dledger.protocol.messages.catalog_commands import ChangeMembers
 from dledger.protocol.messages.client import MetadataRequest
 from dledger.protocol.messages.codes import Code
-from dledger.protocol.messages.member_requests import AlterMemberRequest, MemberAction
+from dledger.protocol.messages.member_requests import MemberAction
 from dledger.storage.api import DiskLevel
-from dledger.types import NodeId
 from tests.node.conftest import played
-from tests.node.growing import ADD, HOST, PROMOTE, READDRESS, REMOVE, Newcomer, ask, done, moved
+from tests.node.growing import (
+    ADD,
+    HOST,
+    PROMOTE,
+    READDRESS,
+    REMOVE,
+    Newcomer,
+    ask,
+    done,
+    moved,
+    once,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -39,12 +49,6 @@ async def refused(group: Any, action: MemberAction, node: str, **fields: Any) ->
     assert answer.code is Code.UNEXPECTED_ARGUMENT
     assert leader.raft.members == before
     return str(answer.message)
-
-
-async def once(group: Any, action: MemberAction, node: str, **fields: Any) -> Any:
-    """The leader's answer, not asked again."""
-    request = AlterMemberRequest(action=action, node_id=NodeId(node), timeout_ms=10_000, **fields)
-    return await (await group.client()).ask(request)
 
 
 async def by_metadata(group: Any, server: NodeServer) -> dict[str, str]:

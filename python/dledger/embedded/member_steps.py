@@ -49,10 +49,6 @@ class MembersNow:
     version: int
     """Of the group."""
 
-    @property
-    def voters(self) -> tuple[NodeId, ...]:
-        return tuple(node for node, role in self.roles.items() if role == VOTER)
-
 
 @dataclass(slots=True)
 class MemberSteps:
@@ -133,10 +129,6 @@ class MemberSteps:
         Raises:
             ConfigError: too few voters that live would be left.
         """
-        found = self.now()
-        others = [voter for voter in found.voters if voter != node]
-        if node == found.leader and others:  # else it would lead up to its own removal
-            self.lead(others)
         self.client.remove_member(node)
         self.tell(f"{node} is no member")
 

@@ -225,6 +225,7 @@ class NodeServer:
         parts.linearizable.fail_all(Code.NOT_LEADER)
         parts.reads.stop()
         parts.polls.stop()
+        parts.member_changes.stop()
         await parts.router.close()
         if self._error is None:
             parts.checkpointer.save()
@@ -236,7 +237,6 @@ class NodeServer:
         parts.repairs.stop()
         parts.snapshots.stop()
         parts.admissions.stop()
-        parts.member_changes.stop()
         await parts.peers.close()
         await parts.ready_loop.stop()
         await parts.application.stop(clean=self._error is None)

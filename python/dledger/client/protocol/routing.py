@@ -80,6 +80,8 @@ class Routes:
         self.peers: dict[str, str] = {}
         self.leader: str | None = None
         """The leader's address."""
+        self._informed = ""
+        """The address of a node that named a leader whose address is not known here."""
         self.max_body_bytes = 0
         self._turn = 0
         self._due_ms: float | None = None
@@ -114,7 +116,10 @@ class Routes:
         self.bootstrap = self.look() or self.bootstrap
 
     def next_address(self) -> str:
-        """One address after the other, round and round."""
+        """One address after the other, round and round; but first one that knows the leader."""
+        if informed := self._informed:
+            self._informed = ""
+            return informed
         addresses = self.addresses()
         self._turn += 1
         return addresses[self._turn % len(addresses)]
@@ -137,10 +142,14 @@ class Routes:
         self.leader = self.peers.get(answer.leader_id) if answer.leader_id else None
 
     def redirected(self, address: str, leader_id: str) -> bool:
-        """``address`` does not lead and names the leader; whether that is news."""
+        """``address`` does not lead and names the leader; whether that is news. It may be a member
+        that came after this client had asked for them: then ``address`` is to be asked next."""
         if self.leader == address or self.leader is None:
             hinted = self.peers.get(leader_id)
             self.leader = hinted if hinted != address else None
+            if leader_id and hinted is None:
+                self._informed = address
+                return True
         return self.leader is not None
 
     def failed(self, address: str) -> None:

@@ -118,7 +118,7 @@ class ReadyLoop:
     def read_index(self, token: int) -> None:
         self.feed(self.raft.read_index, token, self._now_ms())
 
-    def transfer(self, to: NodeId) -> None:
+    def transfer(self, to: NodeId | None) -> None:
         self.feed(self.raft.transfer, to, self._now_ms())
 
     def set_writable(self, writable: bool) -> None:
