@@ -13,15 +13,18 @@ from pathlib import Path
 
 import pytest
 
+from dledger.checksum import crc32
 from dledger.errors import CorruptEntry
-from dledger.protocol.messages.entry import Entry, LogEnd, parse, stamp
-from dledger.protocol.messages.entry_runs import Entries, stamp_all
+from dledger.protocol.messages.entry import HEADER, MIN_BLANK_SIZE, Entry, LogEnd, parse, stamp
+from dledger.protocol.messages.entry_runs import Entries, EntryRun, stamp_all
 from dledger.storage.background import BackgroundState
 from dledger.storage.disk.disk import RealDisk
 from dledger.storage.disk.file_names import file_name
+from dledger.storage.log import walker
 from dledger.storage.log.entry_writer import check_append
 from dledger.storage.log.index import UNIT_SIZE
 from dledger.storage.log.segments import SegmentFiles
+from dledger.storage.log.sound_runs import sound_run
 from dledger.storage.log.term_index import TermTable, find_terms
 from dledger.storage.log.walker import Bad, Finish, Padding, Walker
 from dledger.storage.log.zeros import first_nonzero
@@ -105,6 +108,70 @@ def test_walk_finds_entries_behind_a_damaged_header_by_their_own_pos(kit, disk, 
     events = list(Walker(data, LogEnd()).walk())
     assert [type(event) for event in events] == [Entry, Bad, Entry, Entry, Finish]
     assert events[1].resume == entries[2].pos
+
+
+def test_walk_of_runs_sees_what_a_walk_of_single_entries_sees(kit, disk, store, monkeypatch):
+    """Over a log of several terms and files, with any bytes of it changed."""
+    dice = random.Random(11)
+    for term in (1, 1, 2, 5):
+        kit.fill(store, [dice.randrange(0, 120) for _ in range(12)], term=term)
+    store.close()
+    data = SegmentFiles(disk, kit.root / "data", file_size=kit.segment, read_only=True)
+
+    def walked() -> list[object]:
+        return [(type(event), event) for event in Walker(data, LogEnd()).walk()]
+
+    for _ in range(150):
+        flips = [dice.randrange(store.end.end_pos) for _ in range(dice.choice((0, 1, 1, 3)))]
+        for at in flips:
+            kit.flip(disk, at)
+        with monkeypatch.context() as patch:
+            patch.setattr(walker, "sound_run", lambda *_: None)
+            singly = walked()
+        assert walked() == singly
+        passes = Walker(data, LogEnd()).passes()
+        assert sum(len(event) for event in passes if isinstance(event, EntryRun)) > 10
+        for at in flips:
+            kit.flip(disk, at)
+
+
+@pytest.mark.parametrize("harm", ["channel", "pos", "index", "size", "body", "no checksums"])
+def test_run_ends_before_an_entry_that_is_not_sound(harm):
+    """Also where checksums say that it is: they are of what was written."""
+    entries = [stamp(LogEnd(), Term(1), 1, b"first", 4096)]
+    for _ in range(3):
+        entries.append(stamp(LogEnd.after(entries[-1]), Term(1), 1, b"body", 4096))
+    end, last = LogEnd.after(entries[0]), entries[-1]
+    fields = list(HEADER.unpack(last.header))
+    place = {"channel": 5, "pos": 4, "index": 2, "size": 1}
+    if harm in place:
+        fields[place[harm]] += 1
+    if harm == "no checksums":
+        fields[6] = fields[7] = 0
+    else:
+        fields[6] = 0
+        fields[6] = crc32(HEADER.pack(*fields), entries[-2].chain_crc)
+    body = b"bodY" if harm == "body" else b"body"
+    sound = b"".join(bytes(one.header) + bytes(one.body) for one in entries[1:3])
+    run = sound_run(sound + HEADER.pack(*fields) + body, 0, end, 4096 - end.end_pos)
+    assert run is not None
+    assert [run.entry(at) for at in range(len(run))] == entries[1:3]
+
+
+def test_run_keeps_to_its_file_and_its_terms():
+    entries = [stamp(LogEnd(), Term(3), 1, b"first", 4096)]
+    for _ in range(3):
+        entries.append(stamp(LogEnd.after(entries[-1]), Term(3), 1, b"body", 4096))
+    end = LogEnd.after(entries[0])
+    data = b"".join(bytes(one.header) + bytes(one.body) for one in entries[1:])
+    whole = sound_run(data, 0, end, len(data) + MIN_BLANK_SIZE)
+    assert whole is not None
+    assert len(whole) == 3
+    shorter = sound_run(data, 0, end, len(data) + MIN_BLANK_SIZE - 1)
+    assert shorter is not None
+    assert len(shorter) == 2
+    later = replace(end, position=replace(end.position, term=Term(4)))
+    assert sound_run(data, 0, later, 4096 - end.end_pos) is None
 
 
 def test_first_nonzero_skips_what_is_zero(disk):

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, MIN_BLANK_SIZE, Entry, LogEnd
 from dledger.storage.log.index import LogIndex, LogIndexUnit
 from dledger.storage.log.segments import SegmentFiles
-from dledger.storage.log.walker import MAX_MAGIC, Bad, Finish, Padding, Walker, blank
+from dledger.storage.log.sound_runs import MAX_MAGIC
+from dledger.storage.log.walker import Bad, Finish, Padding, Walker, blank
 from dledger.storage.meta.recovery_point import before_first
 from dledger.types import NO_INDEX, Index, Term
 

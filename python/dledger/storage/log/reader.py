@@ -26,7 +26,8 @@ from dledger.storage.log.index import LogIndex, LogIndexUnit
 from dledger.storage.log.index_rebuild import first_index, header_at, rebuild_index
 from dledger.storage.log.run_reader import LEAST_BYTES, read_runs
 from dledger.storage.log.segments import SegmentFiles
-from dledger.storage.log.walker import MAX_MAGIC, Chain
+from dledger.storage.log.sound_runs import MAX_MAGIC
+from dledger.storage.log.walker import Chain
 from dledger.storage.meta.recovery_point import EMPTY_LOG, FIRST, before_first
 from dledger.types import Buffer, Index, Term, slots_dataclass
 

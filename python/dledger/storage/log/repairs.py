@@ -29,7 +29,8 @@ from dledger.storage.disk.file_names import NEW_SUFFIX, file_name
 from dledger.storage.disk.small_files import remove
 from dledger.storage.log.reader import LogView, Reader
 from dledger.storage.log.segments import SegmentFiles, is_held
-from dledger.storage.log.walker import MAX_MAGIC, Chain
+from dledger.storage.log.sound_runs import MAX_MAGIC
+from dledger.storage.log.walker import Chain
 from dledger.types import Buffer, Index
 
 CHUNK: Final = 4 << 20

@@ -14,6 +14,7 @@ from typing import Final
 
 from dledger.errors import CorruptEntry
 from dledger.protocol.messages.entry import Entry, LogEnd
+from dledger.protocol.messages.entry_runs import EntryRun
 from dledger.storage.api import Fault, Scrubbed
 from dledger.storage.log.reader import LogView, Reader
 from dledger.storage.log.segments import SegmentFiles
@@ -143,10 +144,13 @@ class Scrub:
         view, known = self._view(), self._sure()
         limit = min(committed, known.position.index)
         walker = Walker(TolerantReader(self._data), view.begin, known=known)
-        events = walker.walk()
+        events = walker.passes()
         while walker.end.position.index < limit:
             event = next(events)
-            if isinstance(event, Entry):
+            if isinstance(event, EntryRun):
+                for end in event.starts[1 : limit - event.index + 2]:
+                    yield event.pos + end, None
+            elif isinstance(event, Entry):
                 yield event.end_pos, None
             elif isinstance(event, Bad):
                 yield event.resume, fault_of(self._data, event)

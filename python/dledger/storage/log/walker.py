@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
 
 from dledger.checksum import crc32
 from dledger.protocol.messages.entry import (
@@ -20,11 +19,11 @@ from dledger.protocol.messages.entry import (
     body_is_sound,
     parse,
 )
+from dledger.protocol.messages.entry_runs import EntryRun
 from dledger.storage.log.segments import SegmentFiles
+from dledger.storage.log.sound_runs import MAX_MAGIC, sound_run
 from dledger.storage.log.zeros import CHUNK, first_nonzero
 from dledger.types import Buffer, Index, Position, slots_dataclass
-
-MAX_MAGIC: Final = 3
 
 
 class Chain:
@@ -63,6 +62,11 @@ class Chain:
         """The entries in between are unknown: take the next one's word."""
         self._seeds = ()
 
+    @property
+    def seed(self) -> int:
+        """chainCrc of the entry before, which is sound and has checksums; 0: there is none."""
+        return self._seeds[0] if len(self._seeds) == 1 else 0
+
 
 @slots_dataclass()
 class Bad:
@@ -96,6 +100,8 @@ class Finish:
 
 Event = Entry | Bad | Padding | Finish
 """An entry is a sound one."""
+Passed = EntryRun | Event
+"""The entries of a run are sound ones, too."""
 
 
 class Walker:
@@ -131,14 +137,29 @@ class Walker:
 
     def walk(self) -> Iterator[Event]:
         """The log's events in order; ends with one Finish."""
+        for passed in self.passes():
+            if not isinstance(passed, EntryRun):
+                yield passed
+                continue
+            for at in range(len(passed)):
+                entry = passed.entry(at)
+                self.end = LogEnd.after(entry)
+                yield entry
+
+    def passes(self) -> Iterator[Passed]:
+        """As `walk`; of sound entries that were read together, runs."""
         pos = self.end.end_pos
         while True:
             # A log that ends with its file ends here; in the middle of a file its bytes decide.
             if self.remaining(pos) == self._data.file_size and not self._data.has(pos):
                 yield Finish(pos, "")
                 return
-            found = self._examine(pos)
-            if isinstance(found, Entry):
+            found = self._sound_run(pos) or self._examine(pos)
+            if isinstance(found, EntryRun):
+                self.end, pos = found.end, found.end_pos
+                self._chain = Chain(self.end.chain_crc)
+                yield found
+            elif isinstance(found, Entry):
                 self.end = LogEnd.after(found)
                 pos = found.end_pos
                 yield found
@@ -151,6 +172,14 @@ class Walker:
                 if isinstance(event, Finish):
                     return
                 pos = event.resume
+
+    def _sound_run(self, pos: int) -> EntryRun | None:
+        """The sound entries at ``pos`` that were read ahead, behind a sound one; else None."""
+        seed, begin = self._chain.seed, pos - self._chunk_pos
+        if not seed or not 0 <= begin < len(self._chunk):
+            return None
+        end = LogEnd(self.end.position, pos, seed)
+        return sound_run(self._chunk, begin, end, self.remaining(pos))
 
     def _examine(self, pos: int) -> Entry | int | str:
         """The entry at ``pos``, the next file's start behind padding, or the fault there ("" for
