@@ -9,12 +9,28 @@ from typing import Any
 import pytest
 
 from dledger.config import GroupConfig
+from dledger.protocol.messages.codes import Code
 from dledger.raft.roles import fill_pace
 from dledger.raft.roles.catch_up import CatchUp
 from dledger.raft.roles.fill_pace import MOST_REST_MS, REST, TURN_BYTES, FillPace, Turn
 from dledger.types import NodeId
 from tests.raft.members_world import LEARNER, ChangingWorld, member
-from tests.raft.raft_bench import N3
+from tests.raft.raft_bench import (
+    APPEND,
+    COMMIT,
+    COMPARE,
+    N1,
+    N2,
+    N3,
+    beat_answer,
+    catches_up,
+    config,
+    lead,
+    log_of,
+    pushed,
+    started,
+    summary_of,
+)
 from tests.raft.raft_harness import Chaos
 
 LIMIT = 64 << 10
@@ -200,3 +216,27 @@ def test_turns_end_although_pushes_and_answers_are_lost(monkeypatch, seed):
     world.boot(N3, 300)
     world.changed((*world.list_at(world.elect()), member(N3, LEARNER)))
     world.run_until(lambda: lacks(world, N3) < 20, 60_000)
+
+
+def test_a_leader_whose_rest_is_over_waits_for_its_disk():
+    """What was due at the end of the rest is being read: a deadline that stayed in the past would
+    keep the loop busy until the disk is done."""
+    group = config(catch_up_bytes_per_s=LIMIT, heartbeat_ms=50)
+    entries = log_of(0, 0, 0, 0, body=b"x" * 60_000)
+    node = started(summary_of(entries), 0, group=group, cache_bytes=1)
+    _, now_ms = lead(node)
+    node.persisted(node.end.position, now_ms)
+    catches_up(node, N1, node.noop_index, now_ms)
+    ready = node.step(pushed(node, N2, COMPARE, 3, Code.INCONSISTENT_STATE, end=0), now_ms)
+    ready = node.step(pushed(node, N2, COMPARE, 0, end=0), now_ms)
+    assert [load.begin_index for load in ready.load] == [1]
+    assert node.loaded(N2, entries[1:2], now_ms).load == (), "the limit is used up"
+    node.step(pushed(node, N2, APPEND, 1), now_ms)
+    rested_ms = now_ms
+    while not ready.load or ready.load[0].begin_index == 1:
+        rested_ms = node.deadline_ms()
+        ready = node.tick(rested_ms)
+        node.step(beat_answer(node, N1, 1), rested_ms)
+        node.step(pushed(node, N2, COMMIT, node.committed_index), rested_ms)
+    assert rested_ms > now_ms
+    assert node.deadline_ms() > rested_ms

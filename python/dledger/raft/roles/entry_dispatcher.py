@@ -138,6 +138,8 @@ class EntryDispatcher:
                 self.due_ms = now_ms + COMMIT_DELAY_MS
             if self.is_watched or now_ms >= self.due_ms:
                 self._commit(now_ms)
+        elif self.due_ms is not None and now_ms >= self.due_ms:
+            self.due_ms = None  # the rest is over, and an answer or a read comes first
 
     @property
     def commit_answered(self) -> Index:
