@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from verification.invariants.broken import Broken
 from verification.sim import SeedOutcome, run_seed
 from verification.sim.__main__ import main
+from verification.sim.filling import REST
 from verification.sim.rng import Rng
 from verification.sim.run import SAFETY_MS
 from verification.sim.scheduler import Scheduler
@@ -49,7 +50,7 @@ def test_seeds_do_something(outcomes: list[SeedOutcome]) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", sorted({*FAULTS, "unsynced write lost", "kill of the last leader"} - SELDOM)
+    "kind", sorted({*FAULTS, "unsynced write lost", "kill of the last leader", REST} - SELDOM)
 )
 def test_fault_bites(outcomes: list[SeedOutcome], kind: str) -> None:
     assert any(outcome.bites.get(kind) for outcome in outcomes)

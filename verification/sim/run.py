@@ -17,6 +17,7 @@ from verification.invariants.ends import check_clients
 from verification.sim.cluster import Group, World
 from verification.sim.disaster import Disaster
 from verification.sim.faults import Nemesis
+from verification.sim.filling import counted_rests, longest_fill_ns
 from verification.sim.life import ClientLife
 from verification.sim.locks import SimThreading
 from verification.sim.loop import SimLoop
@@ -88,6 +89,7 @@ def run_seed(
     with (
         locks,
         _writers(plan.most_writers),
+        counted_rests(world.counts),
         _scribe(world, logging.DEBUG if verbose else logging.INFO),
     ):
         try:
@@ -239,6 +241,7 @@ class _Run:
         }
 
     def _converge(self, patience_ns: int) -> None:
+        patience_ns += longest_fill_ns(self.group.servers())
         if not self._until(self.world.scheduler.now_ns + patience_ns, self._converged):
             what = "the nodes do not converge"
             if not self.nemesis.changing.is_over:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from dledger.catalog.clients.writers import MAX_WRITERS
 from dledger.config import GroupConfig, NodeConfig
+from dledger.config.settings import LEAST_CATCH_UP
 from dledger.types import NodeId
 from verification.sim.rng import Rng
 from verification.sim.turns import LONGEST_NS
@@ -39,6 +40,8 @@ FAULTS: Final = (
 """Kinds that a seed may have."""
 OFTEN: Final = {CHANGES: 667_000, MOVES: 300_000, DISASTER: 200_000}
 """So many seeds in a million have that kind; of the others, 450,000."""
+CATCH_UP_BYTES: Final = (0, LEAST_CATCH_UP, LEAST_CATCH_UP, 4 * LEAST_CATCH_UP)
+"""A second, for members that are far behind; the logs of seeds are some seconds of it."""
 MOST_WITH_SPARES: Final = 5
 """A larger group takes no machines besides: its seeds would take too long."""
 NEED_VERSION: Final = (CHANGES, MOVES, SETTINGS_CHANGE)
@@ -201,6 +204,7 @@ def _group(rng: Rng, nodes: int) -> dict[str, Any]:
         "segment_bytes": body + 4096 + rng.pick((0, 4 * KIB, 60 * KIB)),
         "index_file_bytes": 32 * rng.pick((16, 100, 1000)),
         "max_transfer_lag": rng.pick((1, 50, 1000)),
+        "catch_up_bytes_per_s": rng.pick(CATCH_UP_BYTES),
     }
 
 

@@ -22,7 +22,13 @@ from verification.sim.cluster import World
 from verification.sim.machine import Machine
 from verification.sim.rng import Rng
 from verification.sim.scheduler import MS
-from verification.sim.settings import NEED_VERSION, SETTINGS_CHANGE, VERSION_STEP, addresses_of
+from verification.sim.settings import (
+    CATCH_UP_BYTES,
+    NEED_VERSION,
+    SETTINGS_CHANGE,
+    VERSION_STEP,
+    addresses_of,
+)
 
 AGAIN_S: Final = 0.5
 PATIENCE_MS: Final = 3000
@@ -120,6 +126,7 @@ def drawn(rng: Rng, names: Iterable[str]) -> dict[str, int | str]:
         "max_transfer_lag": (1, 50, 1000),
         "pending_bytes": (1 << 20, 1 << 22),
         "max_consumer_groups": (1000, 5000),
+        "catch_up_bytes_per_s": CATCH_UP_BYTES,
     }
     some = [name for name in choices if rng.chance(300_000)]
     values: dict[str, int | str] = {name: rng.pick(choices[name]) for name in some}
