@@ -7,17 +7,17 @@ were received.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dledger.client.protocol.reading.fetched import Decode, FetchedBodies, batch_columns
+from dledger.client.protocol.reading.fetched import Decode, FetchedBodies
 from dledger.config import MIB
 from dledger.protocol.messages.fetched import FetchedBatches
-from dledger.records.columns.arrays import binary_parts, number_column
+from dledger.records.columns.arrays import counting, number, number_column, repeated
 
 LEAST_BYTES: Final = MIB
 """Smaller batches are put together: each one costs Spark about a millisecond."""
@@ -53,18 +53,22 @@ class Part(NamedTuple):
         rows: int = self.records.num_rows
         return self.offset + rows
 
-    def place(self, field: str) -> npt.NDArray[np.int64]:
-        """``term`` or ``index`` of the entry of each row."""
-        found = batch_columns(self.batches)[field].astype(np.int64)
+    @property
+    def places(self) -> tuple[array[int], array[int]]:
+        """``term`` and ``index`` of the entry of each row."""
         rows = self.records.num_rows
-        return found[self.first : self.first + rows] if len(found) > 1 else np.repeat(found, rows)
+        is_shared = len(self.batches) == 1
+        batches = self.batches if is_shared else self.batches.part(self.first, self.first + rows)
+        *_, entries, terms = zip(*batches.rows(), strict=True)
+        times = rows if is_shared else 1
+        return array("i", terms) * times, array("q", entries) * times
 
 
 def text_column(text: bytes, rows: int) -> pa.Array:
     """The same text in every row."""
-    offsets = np.arange(0, len(text) * (rows + 1), len(text), dtype=np.int32)
+    offsets = pc.multiply(counting(0, rows + 1), number(pa.int64(), len(text))).cast(pa.int32())
     return pa.Array.from_buffers(
-        pa.string(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(text * rows)]
+        pa.string(), rows, [None, offsets.buffers()[1], pa.py_buffer(text * rows)]
     )
 
 
@@ -83,8 +87,8 @@ class Constants:
             self._rows = max(rows, 2 * self._rows)
             self._arrays = (
                 text_column(self._topic, self._rows),
-                number_column(pa.int32(), np.full(self._rows, self._partition, np.int32)),
-                number_column(pa.int32(), np.full(self._rows, CREATE_TIME, np.int32)),
+                repeated(pa.int32(), self._partition, self._rows),
+                repeated(pa.int32(), CREATE_TIME, self._rows),
             )
         return tuple(array.slice(0, rows) for array in self._arrays)
 
@@ -199,14 +203,13 @@ def _build(gathered: list[Part], constants: Constants, schema: pa.Schema) -> pa.
             case "partition":
                 return partition
             case "offset":
-                return number_column(pa.int64(), np.arange(offset, offset + rows, dtype=np.int64))
+                return counting(offset, rows)
             case "timestamptype":
                 return kind
             case "headers":
                 return batch.column(name).cast(field.type)
             case "size":
-                bytes_of = lengths(batch.column("key")) + lengths(batch.column("value"))
-                return number_column(pa.int32(), bytes_of)
+                return pc.add(lengths(batch.column("key")), lengths(batch.column("value")))
             case "term":
                 return terms
             case "entryindex":
@@ -218,16 +221,14 @@ def _build(gathered: list[Part], constants: Constants, schema: pa.Schema) -> pa.
 
 def places(gathered: list[Part]) -> tuple[pa.Array, pa.Array]:
     """``term`` and ``entryIndex`` of each row."""
-    terms, entries = (
-        np.concatenate([part.place(field) for part in gathered]) for field in ("term", "index")
-    )
-    return number_column(pa.int32(), terms.astype(np.int32)), number_column(pa.int64(), entries)
+    terms, entries = array("i"), array("q")
+    for part in gathered:
+        of_rows = part.places
+        terms += of_rows[0]
+        entries += of_rows[1]
+    return number_column(pa.int32(), terms), number_column(pa.int64(), entries)
 
 
-def lengths(column: pa.Array) -> npt.NDArray[np.int32]:
+def lengths(column: pa.Array) -> pa.Array:
     """Bytes of each entry of a binary column; 0 for null."""
-    places, _ = binary_parts(column)
-    found = np.diff(places) if len(places) > len(column) else np.zeros(len(column), np.int32)
-    if column.null_count:
-        found = np.where(column.is_valid().to_numpy(zero_copy_only=False), found, 0)
-    return found.astype(np.int32)
+    return pc.fill_null(pc.binary_length(column), number(pa.int32(), 0))

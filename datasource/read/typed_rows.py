@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -20,7 +19,7 @@ from dledger.datasource.read.rows import Constants, decoded, gather, places, who
 from dledger.datasource.table.schema import PLACE, RECORD
 from dledger.errors import SchemaMismatch
 from dledger.records.body.typed import Schemas, arrow_schema, convert, decode_typed, record_times
-from dledger.records.columns.arrays import number_column
+from dledger.records.columns.arrays import counting
 from dledger.records.columns.types import Columns
 from dledger.types import Buffer
 
@@ -91,7 +90,7 @@ def _with_record(
 ) -> pa.RecordBatch:
     """Rows with the column ``_record`` in place of their times, which are the last column."""
     count = rows.num_rows
-    offsets = number_column(pa.int64(), np.arange(offset, offset + count, dtype=np.int64))
+    offsets = counting(offset, count)
     times = rows.column(rows.num_columns - 1)
     known = pa.StructArray.from_arrays([*names, offsets, times, *entries], fields=RECORD_FIELDS)
     with_record = schema.append(pa.field(RECORD.name, known.type))

@@ -21,6 +21,7 @@
 #define UNIT 32         /* bytes of an index unit */
 #define ROW 56          /* bytes of a row of a partition's table */
 #define FETCHED 36      /* bytes of a row of a fetch's answer */
+#define RUN_ROW 56      /* bytes of a row of a run in it */
 #define MOST_PARTITIONS (1 << 20)
 
 typedef const uint8_t *bytes_at;
@@ -34,6 +35,10 @@ static inline void put32(uint8_t *at, uint32_t value) {
     at[0] = (uint8_t)(value >> 24), at[1] = (uint8_t)(value >> 16), at[2] = (uint8_t)(value >> 8), at[3] = (uint8_t)value;
 }
 static inline void put64(uint8_t *at, uint64_t value) { put32(at, (uint32_t)(value >> 32)), put32(at + 4, (uint32_t)value); }
+static inline uint32_t of_little32(bytes_at at) {
+    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+static inline uint64_t of_little64(bytes_at at) { return of_little32(at) | (uint64_t)of_little32(at + 4) << 32; }
 static inline void little32(uint8_t *at, uint32_t value) {
     for (int i = 0; i < 4; i++) at[i] = (uint8_t)(value >> 8 * i);
 }
@@ -674,39 +679,260 @@ done:
     return result;
 }
 
+static PyObject *fetched_rows(PyObject *self, PyObject *args) {
+    Py_buffer rows;
+    long long end, term;
+    if (!PyArg_ParseTuple(args, "y*LL", &rows, &end, &term)) return NULL;
+    PyObject *packed = NULL, *result = NULL;
+    Py_ssize_t count = rows.len / RUN_ROW;
+    bytes_at row = rows.buf;
+    uint64_t size = 0;
+    if (rows.len % RUN_ROW) PyErr_Format(PyExc_ValueError, "%zd bytes of rows", rows.len);
+    else if ((packed = PyBytes_FromStringAndSize(NULL, count * FETCHED)) != NULL) {
+        uint8_t *out = (uint8_t *)PyBytes_AsString(packed);
+        for (Py_ssize_t i = 0; i < count; i++, row += RUN_ROW, out += FETCHED) {
+            int64_t base = (int64_t)of_little64(row), next = i + 1 < count ? (int64_t)of_little64(row + RUN_ROW) : end;
+            uint64_t records = (uint64_t)next - (uint64_t)base;
+            if (next <= base || records > UINT32_MAX) {
+                PyErr_Format(PyExc_ValueError, "row %zd does not lie in front of the next one", i);
+                goto done;
+            }
+            uint32_t bytes = of_little32(row + 48);
+            put64(out, (uint64_t)base), put32(out + 8, (uint32_t)records), put32(out + 12, bytes);
+            put32(out + 16, of_little32(row + 52)), put64(out + 20, of_little64(row + 8)), put64(out + 28, (uint64_t)term);
+            size += bytes;
+        }
+        result = Py_BuildValue("(OK)", packed, (unsigned long long)size);
+    }
+done:
+    Py_XDECREF(packed);
+    PyBuffer_Release(&rows);
+    return result;
+}
+
+static int append_place(PyObject *list, Py_ssize_t row, uint64_t at) {
+    return append_new(list, Py_BuildValue("(nK)", row, (unsigned long long)at));
+}
+
+static PyObject *stretches(PyObject *self, PyObject *args) {
+    Py_buffer rows;
+    Py_ssize_t gap;
+    if (!PyArg_ParseTuple(args, "y*n", &rows, &gap)) return NULL;
+    PyObject *sizes = NULL, *borders = PyList_New(0), *result = NULL;
+    Py_ssize_t count = rows.len / FETCHED;
+    uint64_t at = 0;
+    if (gap < 0 || gap > UINT16_MAX || rows.len % FETCHED)
+        PyErr_Format(PyExc_ValueError, "a gap of %zd bytes, %zd bytes of rows", gap, rows.len);
+    else sizes = PyBytes_FromStringAndSize(NULL, count * 8);
+    if (borders == NULL || sizes == NULL) goto done;
+    char *out = PyBytes_AsString(sizes);
+    bytes_at row = rows.buf;
+    int was_single = -1;
+    for (Py_ssize_t i = 0; i < count; i++, row += FETCHED) {
+        int64_t size = big32(row + 12);
+        int single = big32(row + 8) == 1;
+        if (single != was_single && append_place(borders, i, at)) goto done;
+        memcpy(out + 8 * i, &size, 8);
+        was_single = single, at += (uint64_t)(gap + size);
+    }
+    if (!append_place(borders, count, at)) result = Py_BuildValue("(OO)", sizes, borders);
+done:
+    Py_XDECREF(sizes);
+    Py_XDECREF(borders);
+    PyBuffer_Release(&rows);
+    return result;
+}
+
+/* Numbers of pairs of sizes in the order in which they are met, by open addressing. */
+struct pairs {
+    uint64_t *pair;
+    int32_t *number;
+    size_t mask;
+    PyObject *met;
+};
+
+static int32_t number_of(struct pairs *pairs, uint64_t pair) {
+    size_t at = (size_t)(pair * UINT64_C(0x9E3779B97F4A7C15) >> 20) & pairs->mask;
+    for (; pairs->number[at]; at = (at + 1) & pairs->mask)
+        if (pairs->pair[at] == pair) break;
+    if (!pairs->number[at]) {
+        int64_t key = (int64_t)(pair & UINT32_MAX) - 1;
+        if (append_new(pairs->met, Py_BuildValue("(LL)", (long long)(pair >> 32), (long long)key))) return -1;
+        pairs->pair[at] = pair, pairs->number[at] = (int32_t)PyList_Size(pairs->met);
+    }
+    return pairs->number[at] - 1;
+}
+
+/* Where a body's value lies, and its key if it has one; 0 where it is not of one plain record that lies so. */
+static int one_record_at(bytes_at body, int64_t size, int64_t before, int is_keyed, int64_t *found) {
+    int64_t room = size - BODY_HEADER - before;
+    if (room < 0) return 0;
+    bytes_at at = body + BODY_HEADER + before;
+    int64_t key = 0, value = of_little32(at - 4);
+    if (is_keyed) {
+        key = value;
+        int64_t padded = (key + 7) / 8 * 8;
+        if (room < padded + 8 || of_little32(at + padded)) return 0;
+        value = of_little32(at + padded + 4), room -= padded + 8, at += padded + 8;
+    }
+    found[0] = at - body, found[1] = value, found[2] = BODY_HEADER + before, found[3] = key;
+    return room == (value + 7) / 8 * 8;
+}
+
+enum { TIMES, VALUES, VALUE_SIZES, KEYS, KEY_SIZES, NUMBERS, COLUMNS };
+
+static PyObject *one_record_parts(PyObject *self, PyObject *args) {
+    Py_buffer payload, sizes;
+    Py_ssize_t gap, largest, before[2];
+    unsigned long long kinds[4], one;
+    if (!PyArg_ParseTuple(args, "y*y*nn(KKKK)Knn", &payload, &sizes, &gap, &largest, kinds, kinds + 1, kinds + 2, kinds + 3,
+                          &one, before, before + 1)) return NULL;
+    PyObject *columns[COLUMNS] = {NULL}, *result = NULL;
+    struct pairs pairs = {NULL, NULL, 1, PyList_New(0)};
+    Py_ssize_t count = sizes.len / 8, rest = payload.len;
+    int is_keyed = 0, fits = 1, failed = pairs.met == NULL;
+    char *out[COLUMNS] = {NULL};
+    while (pairs.mask < 2 * (size_t)count) pairs.mask *= 2;
+    pairs.pair = PyMem_Malloc(pairs.mask * sizeof *pairs.pair);
+    pairs.number = PyMem_Calloc(pairs.mask--, sizeof *pairs.number);
+    for (int i = 0; i < COLUMNS; i++) {
+        columns[i] = PyBytes_FromStringAndSize(NULL, count * (i == NUMBERS ? 4 : 8));
+        if (columns[i] != NULL) out[i] = PyBytes_AsString(columns[i]);
+        failed |= out[i] == NULL;
+    }
+    if (failed || pairs.pair == NULL || pairs.number == NULL) {
+        if (!PyErr_Occurred()) PyErr_NoMemory();
+        goto done;
+    }
+    for (Py_ssize_t i = 0; fits && i < count; i++) {
+        int64_t size, found[4];
+        memcpy(&size, (bytes_at)sizes.buf + 8 * i, 8);
+        fits = gap >= 0 && gap <= rest && size > BODY_HEADER && size <= largest && size % 8 == 0 && size <= rest - gap;
+        if (!fits) break;
+        rest -= gap;
+        Py_ssize_t start = payload.len - rest;
+        bytes_at body = (bytes_at)payload.buf + start;
+        uint64_t kind = big64(body);
+        if (!i) is_keyed = kind == kinds[2] || kind == kinds[3];
+        fits = (kind == kinds[2 * is_keyed] || kind == kinds[2 * is_keyed + 1]) && big64(body + 16) == one
+            && before[is_keyed] >= 8 && one_record_at(body, size, before[is_keyed], is_keyed, found);
+        if (!fits) break;
+        int32_t number = number_of(&pairs, (uint64_t)found[1] << 32 | (uint64_t)(is_keyed ? found[3] + 1 : 0));
+        if (number < 0) goto done;
+        int64_t time = (int64_t)big64(body + 24), value = start + found[0], key = start + found[2];
+        memcpy(out[TIMES] + 8 * i, &time, 8), memcpy(out[NUMBERS] + 4 * i, &number, 4);
+        memcpy(out[VALUES] + 8 * i, &value, 8), memcpy(out[VALUE_SIZES] + 8 * i, found + 1, 8);
+        memcpy(out[KEYS] + 8 * i, &key, 8), memcpy(out[KEY_SIZES] + 8 * i, found + 3, 8);
+        rest -= (Py_ssize_t)size;
+    }
+    result = fits ? Py_BuildValue("(OOOOOOOO)", is_keyed ? Py_True : Py_False, columns[TIMES], columns[VALUES], columns[VALUE_SIZES],
+                                  columns[KEYS], columns[KEY_SIZES], columns[NUMBERS], pairs.met)
+                  : Py_BuildValue("");
+done:
+    PyMem_Free(pairs.pair);
+    PyMem_Free(pairs.number);
+    Py_XDECREF(pairs.met);
+    for (int i = 0; i < COLUMNS; i++) Py_XDECREF(columns[i]);
+    PyBuffer_Release(&payload);
+    PyBuffer_Release(&sizes);
+    return result;
+}
+
+static PyObject *heads_match(PyObject *self, PyObject *args) {
+    Py_buffer payload, ends, kinds, heads;
+    Py_ssize_t width;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*n", &payload, &ends, &kinds, &heads, &width)) return NULL;
+    int sound = width > 0 && ends.len / 8 == kinds.len / 4, alike = 1;
+    for (Py_ssize_t i = 0; sound && alike && i < ends.len / 8; i++) {
+        int64_t end;
+        int32_t kind;
+        memcpy(&end, (bytes_at)ends.buf + 8 * i, 8), memcpy(&kind, (bytes_at)kinds.buf + 4 * i, 4);
+        sound = end >= width && end <= payload.len && kind >= 0 && kind < heads.len / width;
+        if (sound) alike = !memcmp((bytes_at)payload.buf + end - width, (bytes_at)heads.buf + kind * width, (size_t)width);
+    }
+    if (!sound) PyErr_SetString(PyExc_ValueError, "heads that lead out of their bytes");
+    PyBuffer_Release(&payload);
+    PyBuffer_Release(&ends);
+    PyBuffer_Release(&kinds);
+    PyBuffer_Release(&heads);
+    return sound ? PyBool_FromLong(alike) : NULL;
+}
+
 static PyObject *join_values(PyObject *self, PyObject *args) {
     Py_buffer data, starts, sizes;
     if (!PyArg_ParseTuple(args, "y*y*y*", &data, &starts, &sizes)) return NULL;
-    PyObject *joined = NULL;
+    PyObject *offsets = NULL, *joined = NULL, *result = NULL;
     Py_ssize_t count = starts.len / 8, total = 0;
     int sound = starts.len == sizes.len;
     for (Py_ssize_t i = 0; sound && i < count; i++) {
         int64_t start, size;
         memcpy(&start, (bytes_at)starts.buf + 8 * i, 8), memcpy(&size, (bytes_at)sizes.buf + 8 * i, 8);
-        sound = start >= 0 && start <= data.len && size >= 0 && size <= data.len - start && size <= PY_SSIZE_T_MAX - total;
+        sound = start >= 0 && start <= data.len && size >= 0 && size <= data.len - start && size <= INT32_MAX - total;
         if (sound) total += (Py_ssize_t)size;
     }
     if (!sound) PyErr_SetString(PyExc_ValueError, "values that lead out of their bytes");
-    else if ((joined = PyBytes_FromStringAndSize(NULL, total)) != NULL) {
-        char *out = PyBytes_AsString(joined);
+    else if ((joined = PyBytes_FromStringAndSize(NULL, total)) != NULL
+             && (offsets = PyBytes_FromStringAndSize(NULL, 4 * (count + 1))) != NULL) {
+        char *out = PyBytes_AsString(joined), *place = PyBytes_AsString(offsets);
+        int32_t offset = 0;
+        memcpy(place, &offset, 4);
         for (Py_ssize_t i = 0; i < count; i++) {
             int64_t start, size;
             memcpy(&start, (bytes_at)starts.buf + 8 * i, 8), memcpy(&size, (bytes_at)sizes.buf + 8 * i, 8);
-            memcpy(out, (bytes_at)data.buf + start, (size_t)size);
-            out += size;
+            memcpy(out + offset, (bytes_at)data.buf + start, (size_t)size);
+            offset += (int32_t)size;
+            memcpy(place + 4 * (i + 1), &offset, 4);
         }
+        result = Py_BuildValue("(OO)", offsets, joined);
     }
+    Py_XDECREF(offsets);
+    Py_XDECREF(joined);
     PyBuffer_Release(&data);
     PyBuffer_Release(&starts);
     PyBuffer_Release(&sizes);
-    return joined;
+    return result;
+}
+
+static int64_t offset_at(const Py_buffer *offsets, int width, Py_ssize_t i) {
+    int32_t narrow;
+    int64_t wide;
+    if (width == 4) return memcpy(&narrow, (bytes_at)offsets->buf + 4 * i, 4), narrow;
+    return memcpy(&wide, (bytes_at)offsets->buf + 8 * i, 8), wide;
+}
+
+static PyObject *is_ascii(PyObject *self, PyObject *args) {
+    Py_buffer offsets, data;
+    Py_ssize_t first, rows;
+    int width;
+    if (!PyArg_ParseTuple(args, "y*y*inn", &offsets, &data, &width, &first, &rows)) return NULL;
+    Py_ssize_t there = width == 4 || width == 8 ? offsets.len / width : 0;
+    int sound = first >= 0 && rows >= 0 && first < there && rows < there - first;
+    int64_t start = sound ? offset_at(&offsets, width, first) : 0, end = start;
+    if (!sound) PyErr_SetString(PyExc_ValueError, "offsets that lead out of their bytes");
+    sound = sound && start >= 0;
+    for (Py_ssize_t i = 1; sound && i <= rows; i++) {
+        int64_t next = offset_at(&offsets, width, first + i);
+        sound = next >= end, end = next;
+    }
+    sound = sound && end <= data.len;
+    if (sound) {
+        uint64_t found = 0, word;
+        bytes_at at = (bytes_at)data.buf + start, behind = (bytes_at)data.buf + end;
+        for (; behind - at >= 8; at += 8) memcpy(&word, at, 8), found |= word;
+        for (; at < behind; at++) found |= *at;
+        sound = !(found & UINT64_C(0x8080808080808080));
+    }
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&data);
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(sound);
 }
 
 #define TWIN(name) {#name, name, METH_VARARGS, "The compiled twin of the function of this name in Python."}
 static PyMethodDef methods[] = {
     TWIN(stamp_bodies), TWIN(split_runs), TWIN(count_chained), TWIN(bodies_match), TWIN(any_body_begins),
     TWIN(pack_units), TWIN(plain_batches), TWIN(plain_batches_of_run), TWIN(pack_batches), TWIN(pack_rows), TWIN(fill_answers),
-    TWIN(take_frames), TWIN(rows_by_key), TWIN(count_sound), TWIN(join_values), {NULL, NULL, 0, NULL},
+    TWIN(take_frames), TWIN(rows_by_key), TWIN(count_sound), TWIN(fetched_rows), TWIN(stretches),
+    TWIN(one_record_parts), TWIN(heads_match), TWIN(join_values), TWIN(is_ascii), {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef module = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -36,7 +36,7 @@ def decoded(*bodies: bytes) -> pa.RecordBatch | None:
     """More than one try: of many lengths only some are learned at once."""
     found = None
     for _ in range(LEARNED):
-        found = found or decode_one_records(b"".join(bodies), np.array(list(map(len, bodies))))
+        found = found or decode_one_records(b"".join(bodies), array("q", map(len, bodies)))
     return found
 
 
@@ -151,6 +151,6 @@ def test_as_many_lengths_are_learned_as_pay(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(one_record, "_frames", {})
     bodies = [body(bytes(size), now_us=size) for size in range(40)]
     monkeypatch.setattr(one_record, "_frames", {})
-    sizes = np.array(list(map(len, bodies)))
+    sizes = array("q", map(len, bodies))
     tries = [decode_one_records(b"".join(bodies), sizes) is not None for _ in range(LEARNED + 1)]
     assert tries == [False] * (LEARNED - 1) + [True] * 2

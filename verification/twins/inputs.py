@@ -14,10 +14,12 @@ from dledger.checksum import crc32
 from dledger.protocol.messages.client import AppendRequest
 from dledger.protocol.messages.entry import HEADER_SIZE, LogEnd
 from dledger.protocol.messages.entry_runs import Entries, pack_sizes, pieces_of, stamp_all
-from dledger.protocol.messages.fetched import FETCHED_ROW
+from dledger.protocol.messages.fetched import FETCHED_ROW, RUN_ROW
 from dledger.protocol.wire import encode, pack_append_responses
 from dledger.protocol.wire.framing import CHECKED, PREFIX_SIZE, Frame, pack_frame
 from dledger.records.body.header import BodyHeader, BodyKind, Codec, Flag, encode_header
+from dledger.records.body.one_record import LARGEST, padded
+from dledger.records.body.one_records import KINDS, ONE
 from dledger.types import Index, Position, Term
 
 BIG = (0, 1, -1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 62) + 5, -(1 << 62))
@@ -227,6 +229,82 @@ def for_join_values(dice: random.Random) -> tuple[Any, ...]:
     return memoryview(data), *(struct.pack(f"={len(each)}q", *each) for each in (starts, sizes))
 
 
+def for_fetched_rows(dice: random.Random) -> tuple[Any, ...]:
+    """A run, any of whose bodies may have no records, or offsets that go back."""
+    base, rows = dice.choice([0, 5, -3, (1 << 63) - 9]), b""
+    for _ in range(dice.randrange(5)):
+        numbers = [dice.choice(BIG) for _ in range(5)]
+        rows += RUN_ROW.pack(base, *numbers, *(dice.getrandbits(32) for _ in range(2)))
+        base += dice.choice(
+            [1, 1, 1, 2, 7, (1 << 32) - 1] + [0, -1, 1 << 32] * (dice.random() < 0.1)
+        )
+        base = min(base, (1 << 63) - 1)
+    return damaged(dice, rows), base, dice.randrange(-1, 9)
+
+
+def for_stretches(dice: random.Random) -> tuple[Any, ...]:
+    counts = [dice.choice([1, 1, 1, 2, 0, 1 << 31]) for _ in range(dice.randrange(8))]
+    rows = [FETCHED_ROW.pack(0, count, dice.getrandbits(32), 0, 1, 1) for count in counts]
+    return damaged(dice, b"".join(rows)), dice.choice([0, HEADER_SIZE])
+
+
+def for_one_record_parts(dice: random.Random) -> tuple[Any, ...]:
+    """Bodies of one record, with a key or without, any of which may be of another shape."""
+    gap, plain, keyed = dice.choice([0, 0, HEADER_SIZE]), dice.choice([8, 40]), dice.choice([8, 48])
+    with_key, payload = dice.random() < 0.5, b""
+    sizes: list[int] = []
+    for _ in range(dice.choice([0, 1, 2, 5, 30])):
+        is_keyed = with_key if dice.random() < 0.98 else not with_key
+        flags = is_keyed * Flag.HAS_KEYS | dice.choice([0, 0, Flag.STAGED])
+        flags |= Flag.HAS_HEADERS * (dice.random() < 0.02)
+        time, count = dice.randrange(-(10**15), 10**15), 1 if dice.random() < 0.99 else 2
+        header = BodyHeader(BodyKind.DATA, 1, 1, count, time, flags=Flag(flags))
+        one = encode_header(header) + dice.randbytes((keyed if is_keyed else plain) - 4)
+        if is_keyed:
+            size = dice.choice([0, 1, 8, 11])
+            one += struct.pack("<I", size) + dice.randbytes(padded(size))
+            one += bytes([dice.random() < 0.02, 0, 0, 0])
+        size = dice.choice([0, 3, 8, 70])
+        one += struct.pack("<I", size) + dice.randbytes(padded(size))
+        if dice.random() < 0.03:
+            one = dice.choice([one[:-8], one + bytes(8), damaged(dice, one)])
+        payload += dice.randbytes(gap) + one
+        sizes.append(len(one))
+    packed = struct.pack(f"={len(sizes)}q", *sizes)
+    largest = dice.choice([LARGEST, LARGEST, LARGEST, 184])
+    return memoryview(payload), packed, gap, largest, KINDS, ONE, plain, keyed
+
+
+def for_heads_match(dice: random.Random) -> tuple[Any, ...]:
+    """Heads of which few are not what they should be."""
+    width = dice.choice([1, 8, 48])
+    due = [dice.randbytes(width) for _ in range(dice.randrange(1, 4))]
+    kinds = [dice.randrange(len(due)) for _ in range(dice.randrange(6))]
+    payload, ends = b"", []
+    for kind in kinds:
+        payload += dice.randbytes(dice.randrange(9)) + due[kind]
+        ends.append(len(payload))
+    numbers = struct.pack(f"={len(ends)}q", *ends), struct.pack(f"={len(kinds)}i", *kinds)
+    return memoryview(damaged(dice, payload)), *numbers, b"".join(due), width
+
+
+def for_is_ascii(dice: random.Random) -> tuple[Any, ...]:
+    """Texts, any of which may have another byte, or an offset that leads elsewhere."""
+    sizes = [dice.choice([0, 1, 7, 8, 30]) for _ in range(dice.randrange(9))]
+    places = [dice.choice([0, 3]), *sizes]
+    for at in range(1, len(places)):
+        places[at] += places[at - 1]
+    text = bytearray(dice.choices(range(128), k=places[-1] + dice.choice([0, 5])))
+    if text and dice.random() < 0.3:
+        text[dice.randrange(len(text))] |= 0x80
+    if dice.random() < 0.2:
+        at = dice.randrange(len(places))
+        places[at] = dice.choice([-1, 0, places[at] + 1, len(text) + 1])
+    width, first = dice.choice([4, 8]), dice.randrange(len(places))
+    offsets = struct.pack(f"={len(places)}{'i' if width == 4 else 'q'}", *places)
+    return offsets, memoryview(bytes(text)), width, first, dice.randrange(len(places) - first)
+
+
 def frame(fields: tuple[int, int, bytes, memoryview]) -> Frame:
     """As the reader of frames makes one."""
     return Frame(*fields)
@@ -247,7 +325,12 @@ MAKERS: dict[str, Make] = {
     "take_frames": for_take_frames,
     "rows_by_key": for_rows_by_key,
     "count_sound": for_count_sound,
+    "fetched_rows": for_fetched_rows,
+    "stretches": for_stretches,
+    "one_record_parts": for_one_record_parts,
+    "heads_match": for_heads_match,
     "join_values": for_join_values,
+    "is_ascii": for_is_ascii,
 }
 """What makes the arguments of each function."""
 

@@ -94,8 +94,45 @@ PLANTED: dict[str, tuple[str, str]] = {
     "fetched-crc-not-compared": ("crc32_of(body, (size_t)there, 0) != crc :", "there != size :"),
     "fetched-unverified-of-a-run": (": gap != 0;", ": 0;"),
     "fetched-without-its-gap": ("body += before, rest -= before;", ""),
+    "run-of-no-records": ("if (next <= base || records", "if (next < base || records"),
+    "run-of-another-term": ("put64(out + 28, (uint64_t)term);", "put64(out + 28, 1);"),
+    "run-of-another-size": ("size += bytes;", "size = bytes;"),
+    "stretch-without-its-gap": ("at += (uint64_t)(gap + size);", "at += (uint64_t)size;"),
+    "stretch-of-both-kinds": ("int single = big32(row + 8) == 1;", "int single = 1;"),
+    "one-record-of-two": ("&& big64(body + 16) == one", ""),
+    "one-record-of-any-kind": ("fits = (kind == kinds[2 * is_keyed] ||", "fits = (1 ||"),
+    "one-record-with-a-rest": ("return room == (value + 7) / 8 * 8;", "return room >= value;"),
+    "one-record-from-elsewhere": (
+        "if (room < padded + 8 || of_little32(at + padded)) return 0;",
+        "if (room < padded + 8) return 0;",
+    ),
+    "one-record-of-any-size": ("&& size <= largest &&", "&&"),
+    "one-record-of-another-time": (
+        "time = (int64_t)big64(body + 24)",
+        "time = (int64_t)big64(body + 32)",
+    ),
+    "one-record-of-the-first-sizes": (
+        "if (pairs->pair[at] == pair) break;",
+        "if (pairs->pair[at] >> 32 == pair >> 32) break;",
+    ),
+    "heads-in-part": (
+        "(bytes_at)heads.buf + kind * width, (size_t)width);",
+        "(bytes_at)heads.buf + kind * width, (size_t)width / 2);",
+    ),
+    "heads-of-the-first": ("(bytes_at)heads.buf + kind * width", "(bytes_at)heads.buf"),
     "values-of-the-first": (
-        "memcpy(out, (bytes_at)data.buf + start, (size_t)size);",
-        "memcpy(out, (bytes_at)data.buf, (size_t)size);",
+        "memcpy(out + offset, (bytes_at)data.buf + start, (size_t)size);",
+        "memcpy(out + offset, (bytes_at)data.buf, (size_t)size);",
+    ),
+    "text-by-whole-words-alone": (
+        "for (; at < behind; at++) found |= *at;",
+        "",
+    ),
+    "text-offsets-fall-back": ("sound = next >= end, end = next;", "end = next;"),
+    "text-before-its-bytes": ("sound = sound && start >= 0;", ""),
+    "text-behind-its-bytes": ("sound = sound && end <= data.len;", ""),
+    "text-of-another-slice": (
+        "offset_at(&offsets, width, first + i);",
+        "offset_at(&offsets, width, i);",
     ),
 }

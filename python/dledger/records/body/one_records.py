@@ -8,10 +8,11 @@ their values in known places: these are compared, and gathered, as columns.
 
 from __future__ import annotations
 
+import struct
+from array import array
+from itertools import accumulate
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from dledger.compiled import compiled
@@ -22,7 +23,7 @@ from dledger.records.body.header import (
     Flag,
     encode_header,
 )
-from dledger.records.body.one_record import LARGEST, frame_of, frames_of
+from dledger.records.body.one_record import LARGEST, OFFSETS, frame_of, frames_of, padded
 from dledger.records.body.schema import HEADERS, RECORD_SCHEMA, TIMESTAMP
 from dledger.records.columns.arrays import number_column
 from dledger.types import Buffer
@@ -31,141 +32,174 @@ WORD: Final = 8
 """All parts of such a body are of as many bytes, or of a multiple of it."""
 LEARNED: Final = 4
 """One template is learned for so many bodies."""
-Numbers = npt.NDArray[np.int64]
-_Words = npt.NDArray[np.uint64]
+_head: Final = struct.Struct(">Q8xQq").unpack_from
+"""Of a header: the word that says which columns there are, that with count and schema version, and
+the first time."""
+_pair: Final = struct.Struct("<II").unpack_from
+"""The two Arrow offsets of one value."""
+Parts = tuple[bool, bytes, bytes, bytes, bytes, bytes, bytes, list[tuple[int, int]]]
 
 
-def _words(data: Buffer) -> _Words:
-    return np.frombuffer(data, "<u8")
-
-
-def _kind_of(flags: int) -> tuple[int, ...]:
+def _kinds_of(flags: int) -> tuple[int, int]:
     """The words of a header that say which columns the one record has, for each flag STAGED."""
-    headers = (
+    plain, staged = (
         encode_header(BodyHeader(BodyKind.DATA, count=1, flags=Flag(flags | staged)))
         for staged in (0, Flag.STAGED)
     )
-    return tuple(int(_words(header)[0]) for header in headers)
+    return _head(plain)[0], _head(staged)[0]
 
 
-_PLAIN: Final = _kind_of(0)
-_KEYED: Final = _kind_of(Flag.HAS_KEYS)
-_ONE: Final = int(_words(encode_header(BodyHeader(BodyKind.DATA, count=1)))[2])
+KINDS: Final = (*_kinds_of(0), *_kinds_of(Flag.HAS_KEYS))
+"""The first word of a header: plain, plain and staged, keyed, keyed and staged."""
+ONE: Final = _head(encode_header(BodyHeader(BodyKind.DATA, count=1)))[1]
 """The word of a header with count and schema version."""
-_TIME: Final = 3
-"""The word of a header with its first time."""
 
 
-def decode_one_records(payload: Buffer, sizes: Numbers, gap: int = 0) -> pa.RecordBatch | None:
+def decode_one_records(payload: Buffer, sizes: Buffer, gap: int = 0) -> pa.RecordBatch | None:
     """The records of bodies that lie one behind the other, as `decode_batch` gives them one by one,
     in the RECORD_SCHEMA; None when one of the bodies is not of one plain record, laid out in
     another way, or large.
 
     Args:
-        sizes: of each body, in bytes; together, with a ``gap`` of bytes in front of each, those of
-            ``payload``.
+        sizes: of each body, in bytes, as int64; together, with a ``gap`` of bytes in front of each,
+            those of ``payload``.
     """
-    if gap % WORD or (sizes % WORD).any() or sizes.max() > LARGEST:
+    plain, keyed = frame_of(0), frame_of(0, 0)
+    before = _whole(plain[1] if plain else b""), _whole(keyed[0] if keyed else b"")
+    parts = one_record_parts(payload, sizes, gap, LARGEST, KINDS, ONE, *before)
+    if parts is None:
         return None
-    words = _words(payload)
-    starts = (np.cumsum(sizes + gap) - sizes) // WORD
-    room = sizes // WORD - BODY_HEADER_SIZE // WORD
-    if (room <= 0).any():
-        return None
-    kinds = words[starts]
-    keyed = int(kinds[0]) in _KEYED
-    if (words[starts + 2] != _ONE).any() or not np.isin(kinds, _KEYED if keyed else _PLAIN).all():
-        return None
-    columns = (_keyed if keyed else _unkeyed)(
-        words, memoryview(payload).cast("B"), starts + BODY_HEADER_SIZE // WORD, room
-    )
-    if columns is None:
-        return None
-    times = words[starts + _TIME].byteswap().view(np.int64)
-    return pa.RecordBatch.from_arrays(
-        [number_column(TIMESTAMP, times), *columns, pa.nulls(len(sizes), HEADERS)],
-        schema=RECORD_SCHEMA,
-    )
-
-
-def _unkeyed(
-    words: _Words, data: memoryview, starts: Numbers, room: Numbers
-) -> tuple[pa.Array, pa.Array] | None:
-    frame = frame_of(0)
-    before = _word_count(frame[1]) if frame else 0
-    if not before or (room < before).any():
-        return None
-    found = words[starts[:, None] + np.arange(before)]
-    sizes = _sizes(found[:, -1])
-    if (room != before + _words_of(sizes)).any() or not _fit(found, sizes, None):
-        return None
-    return pa.nulls(len(sizes), pa.binary()), gather_values(data, (starts + before) * WORD, sizes)
-
-
-def _keyed(
-    words: _Words, data: memoryview, starts: Numbers, room: Numbers
-) -> tuple[pa.Array, pa.Array] | None:
-    frame = frame_of(0, 0)
-    before = _word_count(frame[0]) if frame else 0
-    if not before or (room < before).any():
-        return None
-    found = words[starts[:, None] + np.arange(before)]
-    key_sizes = _sizes(found[:, -1])
-    value_at = before + _words_of(key_sizes) + 1  # behind the offsets of the value
-    if (room < value_at).any():
-        return None
-    places = words[starts + value_at - 1]
-    sizes = _sizes(places)
-    right = room == value_at + _words_of(sizes)
-    if not right.all() or (places & 0xFFFFFFFF).any() or not _fit(found, sizes, key_sizes):
-        return None
-    keys = gather_values(data, (starts + before) * WORD, key_sizes)
-    return keys, gather_values(data, (starts + value_at) * WORD, sizes)
-
-
-def _sizes(offsets: _Words) -> Numbers:
-    """The length of each value, by its two Arrow offsets."""
-    return (offsets >> np.uint64(32)).astype(np.int64)
-
-
-def _words_of(sizes: Numbers) -> Numbers:
-    return -(-sizes // WORD)
-
-
-def _word_count(frame: bytes) -> int:
-    """0 when they are not whole."""
-    return 0 if len(frame) % WORD else len(frame) // WORD
-
-
-def _fit(found: _Words, sizes: Numbers, key_sizes: Numbers | None) -> bool:
-    """Whether the words in front of each key, or of each value without one, are the template's."""
-    pairs = sizes if key_sizes is None else sizes << 32 | key_sizes
-    kinds, kind_of = np.unique(pairs, return_inverse=True)
-    keyed, numbers = key_sizes is not None, kinds.tolist()
-    places = [(pair >> 32, pair & 0xFFFFFFFF) if keyed else (pair, -1) for pair in numbers]
-    frames = frames_of(places, -(-len(sizes) // LEARNED))
+    is_keyed, times, values, value_sizes, keys, key_sizes, kind_of, kinds = parts
+    frames = frames_of(kinds, -(-len(times) // WORD // LEARNED))
     if frames is None:
-        return False
-    templates = [frame[0 if keyed else 1] for frame in frames]
-    if set(map(len, templates)) != {found.shape[1] * WORD}:
-        return False
-    due = _words(b"".join(templates)).reshape(-1, found.shape[1])
-    return bool((due[kind_of] == found).all())
+        return None
+    heads, width = [frame[0 if is_keyed else 1] for frame in frames], before[is_keyed]
+    if set(map(len, heads)) != {width}:
+        return None
+    if not heads_match(payload, keys, kind_of, b"".join(heads), width):
+        return None
+    count = len(times) // WORD
+    columns = [
+        number_column(TIMESTAMP, times),
+        gather_values(payload, keys, key_sizes) if is_keyed else pa.nulls(count, pa.binary()),
+        gather_values(payload, values, value_sizes),
+        pa.nulls(count, HEADERS),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
 
 
-def gather_values(data: memoryview, starts: Numbers, sizes: Numbers) -> pa.Array:
-    """The values that begin at these bytes, as a binary column."""
-    offsets = np.zeros(len(sizes) + 1, np.int32)
-    np.cumsum(sizes, out=offsets[1:])
-    joined = join_values(data, starts.data, sizes.data)
-    return pa.Array.from_buffers(
-        pa.binary(), len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(joined)]
-    )
+def _whole(head: bytes) -> int:
+    """Its bytes; 0 where they are not words."""
+    return 0 if len(head) % WORD else len(head)
 
 
 @compiled
-def join_values(data: Buffer, starts: Buffer, sizes: Buffer) -> bytes:
-    """The bytes at these places, side by side; ``starts`` and ``sizes`` are columns of int64."""
-    firsts, lengths = (np.frombuffer(column, np.int64) for column in (starts, sizes))
-    places = zip(firsts.tolist(), (firsts + lengths).tolist(), strict=True)
-    return b"".join([data[first:end] for first, end in places])
+def one_record_parts(
+    payload: Buffer,
+    sizes: Buffer,
+    gap: int,
+    largest: int,
+    kinds: tuple[int, int, int, int],
+    one: int,
+    plain: int,
+    keyed: int,
+) -> Parts | None:
+    """Where the parts of bodies of one plain record lie in their payload, if all of them have a
+    key, or none; None when one is of another shape. What else is in them is not looked at.
+
+    Args:
+        sizes: of each body, as int64; at most ``largest``, with ``gap`` bytes in front of each.
+        kinds: as `KINDS`.
+        one: as `ONE`.
+        plain: bytes between header and value where there is no key; 0: not known.
+        keyed: bytes between header and key; 0: not known.
+
+    Returns:
+        Whether they have keys; columns of int64 with times, starts and sizes of values, starts and
+        sizes of keys (without keys the starts are those of the values, and the sizes 0); a column
+        of int32 with the place of each body's sizes of value and key among those that are met; and
+        these, -1 where there is no key.
+    """
+    data, at, end = memoryview(payload).cast("B"), 0, len(payload)
+    found: list[int] = []
+    kind_of, met = array("i"), dict[tuple[int, int], int]()
+    is_keyed, before, allowed = False, plain, kinds[:2]
+    for size in memoryview(sizes).cast("B").cast("q"):
+        at += gap
+        if gap < 0 or not BODY_HEADER_SIZE < size <= largest or size > end - at or size % WORD:
+            return None
+        kind, count, time = _head(data, at)
+        if not found and kind in kinds[2:]:
+            is_keyed, before, allowed = True, keyed, kinds[2:]
+        start = at + BODY_HEADER_SIZE + before
+        at += size
+        if kind not in allowed or count != one or before < OFFSETS or start > at:
+            return None
+        value, value_size, key_size = start, _pair(data, start - OFFSETS)[1], -1
+        if is_keyed:
+            key_size, value = value_size, start + padded(value_size) + OFFSETS
+            if value > at:
+                return None
+            first, value_size = _pair(data, value - OFFSETS)
+            if first:
+                return None
+        if value + padded(value_size) != at:
+            return None
+        found += (time, value, value_size, start, max(key_size, 0))
+        kind_of.append(met.setdefault((value_size, key_size), len(met)))
+    columns = (array("q", found[one::5]).tobytes() for one in range(5))
+    return is_keyed, *columns, kind_of.tobytes(), list(met)  # type: ignore[return-value]
+
+
+@compiled
+def heads_match(payload: Buffer, ends: Buffer, kind_of: Buffer, heads: Buffer, width: int) -> bool:
+    """Whether the ``width`` bytes that end at these places are what they are due to be.
+
+    Args:
+        ends: as int64.
+        kind_of: the place of each one's due bytes in ``heads``, as int32.
+
+    Raises:
+        ValueError: a place lies outside of the bytes.
+    """
+    data, due = bytes(payload), bytes(heads)
+    places, kinds = memoryview(ends).cast("B").cast("q"), memoryview(kind_of).cast("B").cast("i")
+    if width <= 0 or len(places) != len(kinds):
+        raise ValueError("heads that lead out of their bytes")
+    known = [due[at : at + width] for at in range(0, len(due) // width * width, width)]
+    for end, kind in zip(places, kinds, strict=True):
+        if not width <= end <= len(data) or not 0 <= kind < len(known):
+            raise ValueError("heads that lead out of their bytes")
+        if not data.startswith(known[kind], end - width):
+            return False
+    return True
+
+
+def gather_values(data: Buffer, starts: Buffer, sizes: Buffer) -> pa.Array:
+    """The values that begin at these bytes, as a binary column; starts and sizes as int64."""
+    offsets, joined = map(pa.py_buffer, join_values(data, starts, sizes))
+    return pa.Array.from_buffers(pa.binary(), offsets.size // 4 - 1, [None, offsets, joined])
+
+
+@compiled
+def join_values(data: Buffer, starts: Buffer, sizes: Buffer) -> tuple[bytes, bytes]:
+    """Arrow's offsets of the values at these places, and their bytes side by side.
+
+    Args:
+        starts: as int64, as ``sizes``.
+
+    Raises:
+        ValueError: a value lies outside of ``data``, or all are larger than an offset.
+    """
+    whole = memoryview(data)
+    firsts, lengths = (memoryview(column).cast("B").cast("q") for column in (starts, sizes))
+    joined = []
+    for first, length in zip(firsts, lengths, strict=True):
+        if not 0 <= first <= first + length <= len(whole):
+            raise ValueError("values that lead out of their bytes")
+        joined.append(whole[first : first + length])
+    try:
+        offsets = array("i", accumulate(lengths, initial=0))
+    except OverflowError:
+        raise ValueError("values that lead out of their bytes") from None
+    return offsets.tobytes(), b"".join(joined)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,7 +33,7 @@ from dledger.records.body.schema import (
 )
 from dledger.records.body.typed import times_in, version_of
 from dledger.records.body.unpacked_size import MAX_DECODED_BYTES, MAX_RECORDS
-from dledger.records.columns.arrays import number_column
+from dledger.records.columns.arrays import counting
 from dledger.types import Buffer
 
 _TIMES: Final = int(Flag.HAS_TIMES)
@@ -171,11 +170,6 @@ def decode_batch(body: Buffer) -> tuple[BodyHeader, pa.RecordBatch]:
     return header, pa.RecordBatch.from_arrays([times, keys, value, headers], schema=RECORD_SCHEMA)
 
 
-def _offsets(base: int, count: int) -> pa.Array:
-    """base, base + 1, ..."""
-    return number_column(pa.int64(), np.arange(base, base + count, dtype=np.int64))
-
-
 def with_offsets(
     records: pa.RecordBatch, base_offset: int, start: int | None = None, end: int | None = None
 ) -> pa.RecordBatch:
@@ -185,5 +179,5 @@ def with_offsets(
     if first or last < records.num_rows:
         records = records.slice(first, last - first)
     return pa.RecordBatch.from_arrays(
-        [_offsets(base_offset + first, last - first), *records.columns], schema=READ_SCHEMA
+        [counting(base_offset + first, last - first), *records.columns], schema=READ_SCHEMA
     )

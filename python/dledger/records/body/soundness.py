@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-_NOT_ASCII: Final = np.uint64(0x8080808080808080)
-_WORD: Final = 8
-_OFFSETS: Final[dict[pa.DataType, type[np.signedinteger]]] = {
-    pa.string(): np.int32,
-    pa.large_string(): np.int64,
-}
+from dledger.compiled import compiled
+from dledger.types import Buffer
+
+_WIDTHS: Final[dict[pa.DataType, int]] = {pa.string(): 4, pa.large_string(): 8}
+"""Bytes of an offset."""
+_NUMBERS: Final = {4: pa.int32(), 8: pa.int64()}
 
 
 def check_values(batch: pa.RecordBatch) -> None:
@@ -32,17 +32,33 @@ def check_values(batch: pa.RecordBatch) -> None:
 
 def _is_plain(column: pa.Array) -> bool:
     """Whether the values are text in ASCII with rising offsets and without nulls."""
-    kind = _OFFSETS.get(column.type)
-    if kind is None or not len(column):
+    width = _WIDTHS.get(column.type)
+    if width is None or not len(column):
         return False
-    nulls, starts, data = column.buffers()
+    nulls, offsets, data = column.buffers()
     if nulls is not None or data is None:
         return False
-    first = column.offset * np.dtype(kind).itemsize
-    offsets = np.frombuffer(starts, kind, len(column) + 1, first)
-    if np.any(offsets[1:] < offsets[:-1]):
+    return is_ascii(offsets, data, width, column.offset, len(column))
+
+
+@compiled
+def is_ascii(offsets: Buffer, data: Buffer, width: int, first: int, rows: int) -> bool:
+    """Whether texts are ASCII, and their offsets rise within their bytes.
+
+    Args:
+        width: bytes of an offset, 4 or 8.
+        first: the place of the first offset.
+
+    Raises:
+        ValueError: there are fewer offsets.
+    """
+    there = len(memoryview(offsets)) // width if width in _NUMBERS else 0
+    if not (0 <= first < there and 0 <= rows < there - first):
+        raise ValueError("offsets that lead out of their bytes")
+    stored = [None, pa.py_buffer(offsets)]
+    places = pa.Array.from_buffers(_NUMBERS[width], rows + 1, stored, offset=first)
+    start, end, text = places[0].as_py(), places[rows].as_py(), memoryview(data)
+    rise = pc.less_equal(places.slice(0, rows), places.slice(1))
+    if start < 0 or end > len(text) or pc.any(pc.invert(rise)).as_py():
         return False
-    text = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
-    whole = len(text) // _WORD * _WORD
-    words = np.bitwise_or.reduce(text[:whole].view(np.uint64), initial=np.uint64(0))
-    return not words & _NOT_ASCII and not np.any(text[whole:] & 0x80)
+    return text[start:end].tobytes().isascii()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from dledger.checksum import crc32
@@ -32,33 +31,51 @@ Decode = Callable[[Buffer], pa.RecordBatch]
 """The records of a body, in one schema for all bodies of a reader."""
 LARGE_BYTES: Final = 4 << 10
 """Of a body: from here on to compute its CRC costs more than to look at it."""
-_ROW: Final = np.dtype(
-    [
-        ("base_offset", ">i8"),
-        ("count", ">u4"),
-        ("size", ">u4"),
-        ("crc", ">u4"),
-        ("index", ">i8"),
-        ("term", ">i8"),
-    ]
-)
-_RUN_ROW: Final = np.dtype(
-    [
-        ("base_offset", "<i8"),
-        ("index", "<i8"),
-        ("pos", "<i8"),
-        ("own", "<i8", 2),
-        ("before", "<i8"),
-        ("size", "<u4"),
-        ("crc", "<u4"),
-    ]
-)
-assert (_ROW.itemsize, _RUN_ROW.itemsize) == (FETCHED_ROW.size, RUN_ROW.size)
 
 
-def batch_columns(batches: FetchedBatches) -> npt.NDArray[np.void]:
-    """The fields of FetchedBatch, each as a column."""
-    return np.frombuffer(batches.packed, _ROW)
+@compiled
+def fetched_rows(rows: Buffer, end_offset: int, term: int) -> tuple[bytes, int]:
+    """The rows of a run as those of batches, and how many bytes their bodies have.
+
+    Args:
+        rows: a RUN_ROW of each body.
+        end_offset: behind the last record.
+
+    Raises:
+        ValueError: a body has no records, or more than a batch may say.
+    """
+    runs = list(RUN_ROW.iter_unpack(rows))
+    ends = [run[0] for run in runs[1:]] + [end_offset]
+    packed: list[bytes] = []
+    for (base, index, _, _, _, _, size, crc), end in zip(runs, ends, strict=False):
+        if not base < end < base + (1 << 32):
+            raise ValueError(f"row {len(packed)} does not lie in front of the next one")
+        packed.append(FETCHED_ROW.pack(base, end - base, size, crc, index, term))
+    return b"".join(packed), sum(run[6] for run in runs)
+
+
+@compiled
+def stretches(rows: Buffer, gap: int) -> tuple[bytes, list[tuple[int, int]]]:
+    """Where bodies of one record each begin, and where others do.
+
+    Args:
+        rows: a FETCHED_ROW of each body.
+        gap: bytes in front of each body.
+
+    Returns:
+        The size of each body, as int64; the row and the byte at which a stretch begins, that of its
+        first body's gap, and those behind all.
+    """
+    if not 0 <= gap < 1 << 16:
+        raise ValueError(f"a gap of {gap} bytes")
+    sizes, borders, at, was_single = array("q"), [], 0, None
+    for row, (_, count, size, _, _, _) in enumerate(FETCHED_ROW.iter_unpack(rows)):
+        if (count == 1) is not was_single:
+            was_single = count == 1
+            borders.append((row, at))
+        sizes.append(size)
+        at += gap + size
+    return sizes.tobytes(), [*borders, (len(sizes), at)]
 
 
 @compiled
@@ -112,18 +129,17 @@ class FetchedBodies:
         cls, run: FetchedRun, payload: memoryview, damage: DamagePolicy | None = None
     ) -> FetchedBodies:
         """Raises ProtocolError: the rows are not those of the entries."""
-        rows = np.frombuffer(run.rows, _RUN_ROW)
-        counts = np.diff(rows["base_offset"], append=run.end_offset)
-        size = int(rows["size"].sum(dtype=np.int64)) + len(rows) * HEADER_SIZE
-        if size != len(payload) or counts.min() < 1:
+        count = len(run.rows) // RUN_ROW.size
+        try:
+            packed, size = fetched_rows(run.rows, run.end_offset, run.term)
+        except ValueError as error:
+            raise ProtocolError(f"a run of {count} batches: {error}") from None
+        size += count * HEADER_SIZE
+        if size != len(payload):
             raise ProtocolError(
-                f"a run of {len(rows)} batches with {size} bytes, in {len(payload)} bytes"
+                f"a run of {count} batches with {size} bytes, in {len(payload)} bytes"
             )
-        batches = np.empty(len(rows), _ROW)
-        for name in ("base_offset", "size", "crc", "index"):
-            batches[name] = rows[name]
-        batches["count"], batches["term"] = counts, run.term
-        return cls(FetchedBatches(batches.tobytes()), payload, HEADER_SIZE, damage)
+        return cls(FetchedBatches(packed), payload, HEADER_SIZE, damage)
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -165,23 +181,15 @@ class FetchedBodies:
         if len(self) == 1:
             yield from self.decoded(_plain)
             return
-        rows = batch_columns(self.batches)
-        sizes = rows["size"].astype(np.int64)
-        ends = np.cumsum(sizes + self.gap)
-        single = rows["count"] == 1
-        borders = [0, *(np.flatnonzero(single[1:] != single[:-1]) + 1).tolist(), len(rows)]
-        for first, end in pairwise(borders):
-            part = FetchedBodies(
-                self.batches.part(first, end),
-                self.payload[ends[first] - sizes[first] - self.gap : ends[end - 1]],
-                self.gap,
-                self.damage,
-            )
+        sizes, borders = stretches(self.batches.packed, self.gap)
+        for (first, start), (end, behind) in pairwise(borders):
+            batches = self.batches.part(first, end)
+            part = FetchedBodies(batches, self.payload[start:behind], self.gap, self.damage)
             records = None
-            if end - first > 1 and single[first]:
-                records = decode_one_records(part.payload, sizes[first:end], self.gap)
+            if end - first > 1 and next(batches.rows())[1] == 1:
+                records = decode_one_records(part.payload, sizes[8 * first : 8 * end], self.gap)
             if records is not None:
-                yield Decoded(records, part.batches)
+                yield Decoded(records, batches)
             else:
                 yield from part.decoded(_plain)
 
