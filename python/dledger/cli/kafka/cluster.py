@@ -3,6 +3,7 @@ columns, and the offsets of groups."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -10,10 +11,9 @@ from operator import itemgetter, methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
-
 from dledger.errors import ConfigError, OffsetOutOfRange, Unavailable
 from dledger.records.body.build import make_records
+from dledger.records.columns.arrays import number, number_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,16 +88,16 @@ def read_config(file: Path | None) -> dict[str, Any]:
         ConfigError: a line is of another form, or a setting is the import's own.
     """
     config: dict[str, Any] = {}
-    for number, line in enumerate(file.read_text().splitlines() if file else (), 1):
+    for at, line in enumerate(file.read_text().splitlines() if file else (), 1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals:  # the text may be a secret
-            raise ConfigError(f"{file}, line {number}: write name=value")
+            raise ConfigError(f"{file}, line {at}: write name=value")
         if name in DECIDED or name == "bootstrap.servers":
-            raise ConfigError(f"{file}, line {number}: the import decides {name}: take it out")
+            raise ConfigError(f"{file}, line {at}: the import decides {name}: take it out")
         config[name] = value.strip()
     return config
 
@@ -252,13 +252,14 @@ def columns(messages: Sequence[Any]) -> pa.RecordBatch:
 
 
 def _times(stamps: Sequence[tuple[int, int]]) -> pa.Array:
-    """Of pairs of a kind and milliseconds; by numpy, for Arrow loads pandas for a list of numbers
-    with a type of time."""
+    """Of pairs of a kind and milliseconds."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    times = np.fromiter(map(itemgetter(1), stamps), np.int64, len(stamps))
-    kinds = np.fromiter(map(itemgetter(0), stamps), np.int8, len(stamps))
-    return pa.array(times, mask=kinds == NO_TIME).cast(pa.timestamp("ms", "UTC"))
+    times = number_column(pa.int64(), array("q", map(itemgetter(1), stamps)))
+    kinds = number_column(pa.int8(), array("b", map(itemgetter(0), stamps)))
+    is_unknown = pc.equal(kinds, number(pa.int8(), NO_TIME))
+    return pc.if_else(is_unknown, pa.nulls(1, pa.int64())[0], times).cast(pa.timestamp("ms", "UTC"))
 
 
 def removed(place: Place, begin: int) -> str:

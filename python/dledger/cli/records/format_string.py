@@ -7,17 +7,19 @@ touched by Python.
 from __future__ import annotations
 
 import re
+import sys
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dledger.config import nearest
 from dledger.errors import ConfigError
 from dledger.records.body.build import binary_column
+from dledger.records.columns.arrays import numbers_of
 from dledger.records.columns.json_text import lists_joined
 
 Part: TypeAlias = pa.Array | pa.Scalar
@@ -66,10 +68,11 @@ def _text(numbers: pa.Array) -> pa.Array:
 
 def _framed(records: PrintedRecords) -> pa.Array:
     """The length of each value as 4 bytes, the highest first."""
-    sizes = np.asarray(_sizes(records, "value")).astype(">i4")
-    return pa.Array.from_buffers(pa.binary(4), len(sizes), [None, pa.py_buffer(sizes)]).cast(
-        pa.binary()
-    )
+    sizes = array("i", numbers_of(_sizes(records, "value")))
+    if sys.byteorder == "little":
+        sizes.byteswap()
+    framed = pa.Array.from_buffers(pa.binary(4), len(sizes), [None, pa.py_buffer(sizes)])
+    return framed.cast(pa.binary())
 
 
 def _milliseconds(records: PrintedRecords) -> pa.Array:

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,7 +21,7 @@ from dledger.errors import ConfigError, PathError, RecordTooLarge
 from dledger.records.body.build import binary_column, headers_column
 from dledger.records.body.one_records import gather_values
 from dledger.records.body.schema import HEADERS, TIMESTAMP
-from dledger.records.columns.arrays import binary_parts, number_column
+from dledger.records.columns.arrays import number, numbers_of, offsets_of, repeated
 
 CHUNK: Final = 1 << 20
 """Bytes of one read; of a pipe those that are there, so that a slow one's lines go out as they
@@ -120,17 +119,19 @@ def split_keys(
     """Keys and values of lines, of which ``first`` is the number of the first one. Raises
     `ConfigError` for a line without the delimiter."""
     column = binary_column("value", lines)
-    keys = np.asarray(pc.find_substring(column, delimiter)).astype(np.int64)
-    for at in np.flatnonzero(keys < 0)[:1].tolist():
+    keys = pc.find_substring(column, delimiter).cast(pa.int64())
+    if lines and pc.min_max(keys)["min"].as_py() < 0:
+        at = next(at for at, key in enumerate(numbers_of(keys)) if key < 0)
         raise ConfigError(
             f"{name}: line {first + at} ({lines[at][:60]!r}) has no key delimiter {delimiter!r}"
         )
-    offsets, data = binary_parts(column)
-    starts, ends = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
-    values = starts + keys + len(delimiter)
+    offsets = offsets_of(column).cast(pa.int64())
+    starts, ends = offsets.slice(0, len(column)), offsets.slice(1)
+    values = pc.add(pc.add(starts, keys), number(pa.int64(), len(delimiter)))
+    data = column.buffers()[2] or b""
     return {
-        "value": gather_values(data.data, values, ends - values),
-        "key": gather_values(data.data, starts, keys),
+        "value": gather_values(data, numbers_of(values), numbers_of(pc.subtract(ends, values))),
+        "key": gather_values(data, numbers_of(starts), numbers_of(keys)),
     }
 
 
@@ -323,6 +324,6 @@ class Decoration:
 
 def _with(batch: pa.RecordBatch, name: str, one: pa.Array) -> pa.RecordBatch:
     """A column of ``one`` for all rows."""
-    column = one.take(number_column(pa.int8(), np.zeros(batch.num_rows, np.int8)))
+    column = one.take(repeated(pa.int8(), 0, batch.num_rows))
     at = batch.schema.get_field_index(name)
     return batch.append_column(name, column) if at < 0 else batch.set_column(at, name, column)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import IO, Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from dledger.cli.records.format_string import PrintedRecords
 from dledger.cli.records.printers import header_text
 from dledger.errors import ConfigError
 from dledger.records.body.schema import READ_SCHEMA
-from dledger.records.columns.arrays import number_column
+from dledger.records.columns.arrays import repeated
 
 SCHEMA: Final = pa.schema([pa.field("partition", pa.int64()), *READ_SCHEMA])
 """Columns of a table of records."""
@@ -47,7 +46,7 @@ class TableOutput:
     def write(self, records: PrintedRecords) -> None:
         """Raises `ConfigError` for bytes that CSV cannot hold."""
         batch = records.batch
-        numbers = number_column(pa.int64(), np.full(batch.num_rows, records.partition, np.int64))
+        numbers = repeated(pa.int64(), records.partition, batch.num_rows)
         columns = [numbers, *batch.columns]
         if self._form != "csv":
             table = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

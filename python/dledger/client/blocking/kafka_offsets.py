@@ -11,10 +11,9 @@ import json
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
 
 from dledger.errors import ConfigError
 
@@ -59,12 +58,9 @@ class ImportStep:
         runs, ends = {}, dict(self.ends)
         for partition, found in offsets.items():
             here = self.ends[partition][1] if partition in self.ends else 0
-            places = np.asarray(found, np.int64)
-            begins = np.concatenate(([0], np.flatnonzero(np.diff(places) != 1) + 1))
-            runs[partition] = list(
-                zip(places[begins].tolist(), (begins + here).tolist(), strict=True)
-            )
-            ends[partition] = int(places[-1]) + 1, here + len(places)
+            begins = [0, *(n for n, two in enumerate(pairwise(found), 1) if two[1] != two[0] + 1)]
+            runs[partition] = [(found[begin], here + begin) for begin in begins]
+            ends[partition] = found[-1] + 1, here + len(found)
         for partition, end in at_end.items():
             behind, here = ends.get(partition, (0, 0))
             ends[partition] = max(behind, end), here

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from dledger.records.columns.arrays import counting
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,5 @@ def _has_header(headers: pa.Array, wanted: str) -> pa.Array:
     if equals:
         text = pa.scalar(value.encode(errors="surrogateescape"), pa.binary())
         fits = pc.and_kleene(fits, pc.equal(every.field("value"), text))
-    found = np.zeros(len(headers), bool)
-    found[pc.list_parent_indices(headers).filter(fits).to_numpy()] = True
-    return pa.array(found)
+    rows = pc.list_parent_indices(headers).filter(fits)
+    return pc.is_in(counting(0, len(headers)), value_set=rows)

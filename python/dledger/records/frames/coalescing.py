@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dledger.config import MIB
-from dledger.records.columns.arrays import binary_parts
+from dledger.records.columns.arrays import number, numbers_of, offsets_of, repeated
 from dledger.records.columns.partitioner import Division
 
 LEAST_BYTES: Final = MIB
@@ -90,16 +91,25 @@ class Coalescer:
 def cut(records: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
     """Slices of at most ``most`` bytes, or of one record when that alone is larger."""
     rows = records.num_rows
-    sizes = np.zeros(rows, np.int64)
-    for column in records.columns:
-        if pa.types.is_binary(column.type):
-            sizes += np.diff(binary_parts(column)[0]) + 4
-        else:
-            sizes += -(-column.nbytes // max(rows, 1))
-    ends = np.cumsum(sizes)
+    ends = numbers_of(pc.cumulative_sum(_sizes(records)))
     start = 0
     while start < rows:
-        before = int(ends[start - 1]) if start else 0
-        end = max(start + 1, int(np.searchsorted(ends, before + most, "right")))
+        before = ends[start - 1] if start else 0
+        end = max(start + 1, bisect_right(ends, before + most))
         yield records.slice(start, end - start)
         start = end
+
+
+def _sizes(records: pa.RecordBatch) -> pa.Array:
+    """Bytes of each record, more or less."""
+    rows = records.num_rows
+    sizes = repeated(pa.int64(), 0, rows)
+    for column in records.columns:
+        if pa.types.is_binary(column.type):
+            offsets = offsets_of(column)
+            lengths = pc.subtract(offsets.slice(1), offsets.slice(0, rows)).cast(pa.int64())
+            size = pc.add(lengths, number(pa.int64(), 4))
+        else:
+            size = number(pa.int64(), -(-column.nbytes // max(rows, 1)))
+        sizes = pc.add(sizes, size)
+    return sizes

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from dledger.client.protocol.reading.fetched import FetchedBodies
@@ -15,7 +14,7 @@ from dledger.errors import ConfigError
 from dledger.records.body.header import read_header
 from dledger.records.body.schema import RECORD_SCHEMA, TIMESTAMP
 from dledger.records.body.typed import Schemas, arrow_schema, convert, decode_typed, record_times
-from dledger.records.columns.arrays import number_column
+from dledger.records.columns.arrays import counting, repeated
 from dledger.records.columns.types import Columns
 from dledger.types import Buffer
 
@@ -124,9 +123,9 @@ class View:
         count = records.num_rows
         match source:
             case "partition":
-                return number_column(pa.int32(), np.full(count, partition, np.int32))
+                return repeated(pa.int32(), partition, count)
             case "offset":
-                return number_column(pa.int64(), np.arange(start, start + count, dtype=np.int64))
+                return counting(start, count)
             case "timestamp":
                 return records.column("timestamp" if self._wanted is None else _TIMES)
         return records.column(source.removeprefix(_OWN))
@@ -160,5 +159,5 @@ class TypedReading:
 
 def with_partition(batch: pa.RecordBatch, partition: int) -> pa.RecordBatch:
     """Records of a topic of keys and values with their partition in front."""
-    column = number_column(pa.int32(), np.full(batch.num_rows, partition, np.int32))
+    column = repeated(pa.int32(), partition, batch.num_rows)
     return batch.add_column(0, PLACE[0], column)
