@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from setuptools import Extension, setup
 
 # One build serves each Python from 3.11 on. Without a compiler the package is installed without it,
-# and Python and NumPy do its work.
+# and Python and Arrow do its work.
 LIMITED = {
     "py_limited_api": True,
     "define_macros": [("Py_LIMITED_API", "0x030B0000")],

@@ -1,5 +1,5 @@
-"""The compiled digest beside that of NumPy, and what it does with buffers that are not what is said
-of them."""
+"""The compiled digest beside that of Arrow's functions, and what it does with buffers that are not
+what is said of them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import random
 import struct
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.records.digest import digest, mixing
+from dledger.records import digest as package
+from dledger.records.digest import digest
+from dledger.records.digest import values as plain
 
-if mixing.native is None:
-    pytest.skip("the extension could not be compiled here", allow_module_level=True)
-
-native: Any = mixing.native
+native: Any = pytest.importorskip(
+    "dledger.records.digest._native", reason="the extension could not be compiled here"
+)
 NUMBERS = [pa.type_for_alias(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)]
 OTHERS = [
     *(pa.float32(), pa.float64(), pa.bool_(), pa.date32()),
@@ -66,7 +66,7 @@ def test_both_ways_have_the_same_digests(seed: int) -> None:
     for part in (batch, batch.slice(first, chance.randrange(rows - first + 1))):
         found = digest(part)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(mixing, "native", None)
+            patch.setattr(package, "way", plain)
             assert digest(part) == found
 
 
@@ -96,14 +96,33 @@ def test_the_extension_is_built_for_each_python_from_3_11_on() -> None:
 def test_offsets_that_lie_are_refused(
     bounds: list[int], width: int, first: int, words: int
 ) -> None:
+    out, given = bytearray(8 * words), struct.pack(f"<{len(bounds)}i", *bounds)
     with pytest.raises(ValueError, match="offset"):
-        native.hash_bytes(
-            struct.pack(f"<{len(bounds)}i", *bounds),
-            width,
-            first,
-            b"12345678",
-            bytearray(8 * words),
-        )
+        native.hash_bytes(given, width, first, b"12345678", out)
+    with pytest.raises(ValueError, match="offset"):
+        native.add_bytes(out, given, width, first, b"12345678", None, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "first"),
+    [
+        pytest.param([0, 1, 3], 0, id="behind the values"),
+        pytest.param([7, 8, 10], 0, id="more than the values"),
+        pytest.param([0, 1, 0], 0, id="backwards"),
+        pytest.param([-1, 0, 1], 0, id="before the values"),
+        pytest.param([0, 2**31 - 1, 2**31 - 1], 0, id="far behind"),
+        pytest.param([0, 1, 2], 1, id="too few"),
+        pytest.param([0, 1, 2], 2**63 - 1, id="at the end of the range"),
+        pytest.param([0, 1, 2], -1, id="a negative place"),
+    ],
+)
+def test_offsets_of_lists_and_maps_that_lie_are_refused(bounds: list[int], first: int) -> None:
+    given, out = struct.pack("<3i", *bounds), bytearray(16)
+    with pytest.raises(ValueError, match="offset"):
+        native.sum_lists(given, first, bytes(16), out)
+    for keys, items in ((16, 24), (24, 16)):
+        with pytest.raises(ValueError, match="offset"):
+            native.sum_maps(given, first, bytes(keys), bytes(items), out)
 
 
 def test_wide_offsets_that_lie_are_refused() -> None:
@@ -135,6 +154,19 @@ def test_values_that_lie_are_refused(
     total = bytearray(8 * words)
     with pytest.raises(ValueError, match=r"value|bits"):
         native.add_cells(total, values, kind, first, valid, bit, 1)
+    with pytest.raises(ValueError, match=r"value|bits"):
+        native.hash_cells(values, kind, first, valid, bit, total)
+    assert not any(total)
+
+
+def test_bits_and_decimals_that_lie_are_refused() -> None:
+    total = bytearray(72)
+    for valid, bit in ((b"\xff", 0), (b"\xff\xff", 8), (b"\xff\xff", -1), (b"", 0)):
+        with pytest.raises(ValueError, match="bits"):
+            native.add_bytes(total, bytes(40), 4, 0, b"", valid, bit, 1)
+    for size, first in ((143, 0), (144, 1), (144, -1), (144, 2**63 - 1)):
+        with pytest.raises(ValueError, match="values"):
+            native.hash_decimals(bytes(size), first, total)
     assert not any(total)
 
 
@@ -144,8 +176,8 @@ def test_what_is_no_buffer_and_what_cannot_be_written_is_refused() -> None:
             native.sum_mixed(wrong)
     with pytest.raises((TypeError, BufferError)):
         native.hash_bytes(struct.pack("<2i", 0, 1), 4, 0, b"1", bytes(8))
-    with pytest.raises(ValueError, match="contiguous"):
-        native.sum_mixed(np.arange(8, dtype=np.uint64)[::2])
+    with pytest.raises((ValueError, BufferError), match="contiguous"):
+        native.sum_mixed(memoryview(bytes(64))[::2])
 
 
 def test_words_at_odd_addresses_are_read_as_others() -> None:
@@ -168,21 +200,23 @@ def test_random_arguments_never_end_the_process() -> None:
     edges = [0, 1, -1, 7, 8, 9, 64, 2**31 - 1, 2**62, 2**63 - 1, -(2**63)]
     refused = 0
     for _ in range(20_000):
-        texts = [chance.randbytes(chance.choice([0, 1, 7, 8, 9, 64])) for _ in range(2)]
+        some, other, third = (chance.randbytes(chance.choice([0, 1, 7, 8, 9, 64])) for _ in "123")
         out = bytearray(chance.choice([0, 3, 8, 64]))
+        first, bit = chance.choice(edges), chance.choice(edges)
+        kind, valid = chance.choice([1, -1, 2, -2, 4, -4, 8, -8]), chance.choice([None, other])
+        call, *given = chance.choice(
+            [
+                (native.hash_bytes, some, chance.choice([4, 8]), first, other, out),
+                (native.add_bytes, out, some, chance.choice([4, 8]), first, third, valid, bit, 1),
+                (native.hash_cells, some, kind, first, valid, bit, out),
+                (native.add_cells, out, some, kind, first, valid, bit, 1),
+                (native.hash_decimals, some, first, out),
+                (native.sum_lists, some, first, other, out),
+                (native.sum_maps, some, first, other, third, out),
+            ]
+        )
         try:
-            if chance.random() < 0.5:
-                native.hash_bytes(
-                    texts[0], chance.choice([4, 8]), chance.choice(edges), texts[1], out
-                )
-            else:
-                kind, valid = (
-                    chance.choice([1, -1, 2, -2, 4, -4, 8, -8]),
-                    chance.choice([None, texts[1]]),
-                )
-                native.add_cells(
-                    out, texts[0], kind, chance.choice(edges), valid, chance.choice(edges), 1
-                )
+            call(*given)
         except ValueError:
             refused += 1
     assert 0 < refused < 20_000

@@ -8,20 +8,26 @@ It protects from accidents, not from a search for rows with equal digests.
 
 A row is the sum of its columns, each multiplied by a number that is made of its name, and then
 mixed. The digests are kept in the catalog, so the hash of a row must never change. `values` has the
-hash of a value of each type, `texts` that of strings and binary values, `mixing` the arithmetic.
-NumPy does the work where the extension `_native` could not be compiled; it takes a few times as
-long.
+hash of a value of each type, `texts` that of strings and binary values, `mixing` the arithmetic:
+they say what a digest is, with Arrow's functions. `natively` does the same by the extension
+`_native`; where that could not be compiled, the others do the work and take some times as long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import ModuleType
 
 import pyarrow as pa
 
-from dledger.records.digest.mixing import MASK, sum_mixed
-from dledger.records.digest.values import sum_of_cells
+from dledger.records.digest.mixing import MASK
+
+way: ModuleType
+try:
+    import dledger.records.digest.natively as way
+except ImportError:  # no compiler was found when this was installed
+    import dledger.records.digest.values as way
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,8 @@ def digest(batch: pa.RecordBatch, columns: Iterable[int] | None = None) -> int:
     """
     places = range(batch.num_columns) if columns is None else columns
     cells = ((batch.schema.field(place).name.lower(), batch.column(place)) for place in places)
-    return sum_mixed(sum_of_cells(cells, batch.num_rows))
+    found: int = way.sum_of_rows(cells, batch.num_rows)
+    return found
 
 
 __all__ = ["RowsSum", "digest", "sum_rows"]

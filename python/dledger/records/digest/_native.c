@@ -1,5 +1,5 @@
-/* Digests of rows, in one pass over each column: what the modules of dledger.records.digest do with NumPy, number for
-   number. The extension is optional; where no compiler is found, NumPy does the work.
+/* Digests of rows, in one pass over each column: what the modules values and texts of dledger.records.digest do with
+   Arrow's functions, number for number. The extension is optional; where no compiler is found, these do the work.
 
    Every argument is a buffer and what is to be read from it. A buffer that is too short, or offsets that lead out of
    one, are a ValueError: nothing is read or written outside of a buffer. */
@@ -14,6 +14,7 @@
 #endif
 
 #define BASE UINT64_C(0x9E3779B97F4A7C15)
+#define NO_VALUE UINT64_C(0x2545F4914F6CDD1D) /* the hash of a null in a list or a map */
 #define WORD 8
 #define MOST 4096 /* words of the largest block */
 
@@ -34,6 +35,12 @@ static inline uint64_t load(const uint8_t *at) {
     memcpy(&word, at, sizeof word);
     return word;
 }
+
+static inline void store(const Py_buffer *out, Py_ssize_t place, uint64_t word) {
+    memcpy((uint8_t *)out->buf + place * WORD, &word, sizeof word);
+}
+
+static inline uint64_t weight(uint64_t place) { return place < MOST ? weights[place] : mix(place + 1) | 1; }
 
 /* One block of this many words. */
 static inline uint64_t folded(const uint8_t *at, size_t words) {
@@ -79,7 +86,20 @@ static int64_t bound(const uint8_t *bounds, Py_ssize_t place, int width) {
     return (int64_t)load(bounds + 8 * place);
 }
 
-static int hash_all(const Py_buffer *bounds, int width, Py_ssize_t first, const Py_buffer *data, Py_buffer *out) {
+static inline int is_valid(const uint8_t *valid, Py_ssize_t bit) { return !valid || valid[bit / 8] >> (bit % 8) & 1; }
+
+/* Whether there is a bit for each of so many rows, from this one on; no bits at all say that all rows are valid. */
+static int has_bits(const Py_buffer *valid, Py_ssize_t bit, Py_ssize_t count) {
+    return !valid->buf || (bit >= 0 && bit / 8 <= valid->len && count <= 8 * (valid->len - bit / 8) - bit % 8);
+}
+
+static inline uint64_t cell_of(uint64_t word, uint64_t salt) { return carried(word) * (salt | 1) + salt; }
+
+/* The hashes of values of bytes: written, or added to what stands in out as cells with this salt. */
+static int hash_all(
+    Py_buffer *out, const Py_buffer *bounds, int width, Py_ssize_t first, const Py_buffer *data, const uint8_t *valid,
+    Py_ssize_t bit, const uint64_t *salt
+) {
     Py_ssize_t count = out->len / WORD;
     if (width != 4 && width != 8) return complain("offsets have 4 or 8 bytes");
     if (!holds(bounds, first, 1, width) || !holds(bounds, first + 1, count, width)) return complain("too few offsets");
@@ -87,8 +107,10 @@ static int hash_all(const Py_buffer *bounds, int width, Py_ssize_t first, const 
     for (Py_ssize_t row = 0; row < count; row++) {
         int64_t end = bound(bounds->buf, first + row + 1, width);
         if (start < 0 || end < start || end > data->len) return complain("an offset leads out of the values");
-        uint64_t found = hash_of(data->buf, (const uint8_t *)data->buf + start, (size_t)(end - start));
-        memcpy((uint8_t *)out->buf + row * WORD, &found, sizeof found);
+        if (is_valid(valid, bit + row)) {
+            uint64_t found = hash_of(data->buf, (const uint8_t *)data->buf + start, (size_t)(end - start));
+            store(out, row, salt ? load((uint8_t *)out->buf + row * WORD) + cell_of(found, *salt) : found);
+        }
         start = end;
     }
     return 0;
@@ -99,10 +121,29 @@ static PyObject *hash_bytes(PyObject *self, PyObject *args) {
     Py_ssize_t first;
     int width, failed;
     if (!PyArg_ParseTuple(args, "y*iny*w*:hash_bytes", &bounds, &width, &first, &data, &out)) return NULL;
-    failed = hash_all(&bounds, width, first, &data, &out);
+    failed = hash_all(&out, &bounds, width, first, &data, NULL, 0, NULL);
     PyBuffer_Release(&bounds);
     PyBuffer_Release(&data);
     PyBuffer_Release(&out);
+    if (failed) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *add_bytes(PyObject *self, PyObject *args) {
+    Py_buffer total, bounds, data, valid;
+    Py_ssize_t first, bit;
+    unsigned long long given;
+    int width, failed;
+    if (!PyArg_ParseTuple(args, "w*y*iny*z*nK:add_bytes", &total, &bounds, &width, &first, &data, &valid, &bit, &given))
+        return NULL;
+    uint64_t salt = given;
+    if (has_bits(&valid, bit, total.len / WORD))
+        failed = hash_all(&total, &bounds, width, first, &data, valid.buf, bit, &salt);
+    else failed = complain("too few bits of validity");
+    PyBuffer_Release(&total);
+    PyBuffer_Release(&bounds);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&valid);
     if (failed) return NULL;
     Py_RETURN_NONE;
 }
@@ -128,26 +169,39 @@ static inline uint64_t cell(const uint8_t *at, int kind) {
 static inline void add_each(
     uint8_t *total, Py_ssize_t count, const uint8_t *values, int kind, const uint8_t *valid, Py_ssize_t bit, uint64_t salt
 ) {
-    uint64_t factor = salt | 1, sum;
+    uint64_t sum;
     int size = kind < 0 ? -kind : kind;
     for (Py_ssize_t row = 0; row < count; row++, bit++) {
-        if (valid && !(valid[bit / 8] >> (bit % 8) & 1)) continue;
-        sum = load(total + row * WORD) + carried(cell(values + row * size, kind)) * factor + salt;
+        if (!is_valid(valid, bit)) continue;
+        sum = load(total + row * WORD) + cell_of(cell(values + row * size, kind), salt);
         memcpy(total + row * WORD, &sum, sizeof sum);
     }
 }
 
-static int add_all(
-    Py_buffer *total, const Py_buffer *values, int kind, Py_ssize_t first, const Py_buffer *valid, Py_ssize_t bit, uint64_t salt
+static inline void widen_each(
+    uint8_t *out, Py_ssize_t count, const uint8_t *values, int kind, const uint8_t *valid, Py_ssize_t bit
 ) {
-    Py_ssize_t count = total->len / WORD;
-    if (valid->buf && !(bit >= 0 && bit / 8 <= valid->len && count <= 8 * (valid->len - bit / 8) - bit % 8))
-        return complain("too few bits of validity");
+    uint64_t word;
+    int size = kind < 0 ? -kind : kind;
+    for (Py_ssize_t row = 0; row < count; row++, bit++) {
+        word = is_valid(valid, bit) ? cell(values + row * size, kind) : NO_VALUE;
+        memcpy(out + row * WORD, &word, sizeof word);
+    }
+}
+
+/* Numbers of 1, 2, 4 or 8 bytes: added to what stands in out as cells with this salt, or written. */
+static int for_all(
+    Py_buffer *out, const Py_buffer *values, int kind, Py_ssize_t first, const Py_buffer *valid, Py_ssize_t bit,
+    const uint64_t *salt
+) {
+    Py_ssize_t count = out->len / WORD;
+    if (!has_bits(valid, bit, count)) return complain("too few bits of validity");
     switch (kind) {
 #define CASE(KIND, SIZE) \
     case KIND: \
         if (!holds(values, first, count, SIZE)) return complain("too few values"); \
-        add_each(total->buf, count, (const uint8_t *)values->buf + first * SIZE, KIND, valid->buf, bit, salt); \
+        if (salt) add_each(out->buf, count, (const uint8_t *)values->buf + first * SIZE, KIND, valid->buf, bit, *salt); \
+        else widen_each(out->buf, count, (const uint8_t *)values->buf + first * SIZE, KIND, valid->buf, bit); \
         return 0;
     CASE(1, 1) CASE(-1, 1) CASE(2, 2) CASE(-2, 2) CASE(4, 4) CASE(-4, 4) CASE(8, 8) CASE(-8, 8)
 #undef CASE
@@ -158,14 +212,101 @@ static int add_all(
 static PyObject *add_cells(PyObject *self, PyObject *args) {
     Py_buffer total, values, valid;
     Py_ssize_t first, bit;
-    unsigned long long salt;
+    unsigned long long given;
     int kind, failed;
-    if (!PyArg_ParseTuple(args, "w*y*inz*nK:add_cells", &total, &values, &kind, &first, &valid, &bit, &salt)) return NULL;
-    failed = add_all(&total, &values, kind, first, &valid, bit, salt);
+    if (!PyArg_ParseTuple(args, "w*y*inz*nK:add_cells", &total, &values, &kind, &first, &valid, &bit, &given)) return NULL;
+    uint64_t salt = given;
+    failed = for_all(&total, &values, kind, first, &valid, bit, &salt);
     PyBuffer_Release(&total);
     PyBuffer_Release(&values);
     PyBuffer_Release(&valid);
     if (failed) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *hash_cells(PyObject *self, PyObject *args) {
+    Py_buffer values, valid, out;
+    Py_ssize_t first, bit;
+    int kind, failed;
+    if (!PyArg_ParseTuple(args, "y*inz*nw*:hash_cells", &values, &kind, &first, &valid, &bit, &out)) return NULL;
+    failed = for_all(&out, &values, kind, first, &valid, bit, NULL);
+    PyBuffer_Release(&values);
+    PyBuffer_Release(&valid);
+    PyBuffer_Release(&out);
+    if (failed) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *hash_decimals(PyObject *self, PyObject *args) {
+    Py_buffer values, out;
+    Py_ssize_t first;
+    if (!PyArg_ParseTuple(args, "y*nw*:hash_decimals", &values, &first, &out)) return NULL;
+    Py_ssize_t count = out.len / WORD;
+    int failed = holds(&values, first, count, 2 * WORD) ? 0 : complain("too few values");
+    for (Py_ssize_t row = 0; !failed && row < count; row++) {
+        const uint8_t *at = (const uint8_t *)values.buf + (first + row) * 2 * WORD;
+        store(&out, row, mix(load(at) ^ BASE) + load(at + WORD));
+    }
+    PyBuffer_Release(&values);
+    PyBuffer_Release(&out);
+    if (failed) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* The sums of words between two offsets each, mixed, and how many they are. With others beside them, they are the keys
+   and these the items of maps; else their places count. */
+static int sum_all(
+    Py_buffer *out, const Py_buffer *bounds, Py_ssize_t first, const Py_buffer *words, const Py_buffer *items
+) {
+    Py_ssize_t count = out->len / WORD, most = words->len / WORD;
+    if (items && items->len / WORD < most) most = items->len / WORD;
+    if (!holds(bounds, first, 1, 4) || !holds(bounds, first + 1, count, 4)) return complain("too few offsets");
+    int64_t base = bound(bounds->buf, first, 4), start = base;
+    for (Py_ssize_t row = 0; row < count; row++) {
+        int64_t end = bound(bounds->buf, first + row + 1, 4);
+        if (base < 0 || end < start || end - base > most) return complain("an offset leads out of the values");
+        uint64_t sum = (uint64_t)(end - start);
+        for (int64_t at = start; at < end; at++) {
+            uint64_t word = load((const uint8_t *)words->buf + (at - base) * WORD);
+            if (items) sum += mix(mix(word ^ BASE) + load((const uint8_t *)items->buf + (at - base) * WORD));
+            else sum += mix(word) * weight((uint64_t)(at - start));
+        }
+        store(out, row, sum);
+        start = end;
+    }
+    return 0;
+}
+
+static PyObject *sum_lists(PyObject *self, PyObject *args) {
+    Py_buffer bounds, words, out;
+    Py_ssize_t first;
+    if (!PyArg_ParseTuple(args, "y*ny*w*:sum_lists", &bounds, &first, &words, &out)) return NULL;
+    int failed = sum_all(&out, &bounds, first, &words, NULL);
+    PyBuffer_Release(&bounds);
+    PyBuffer_Release(&words);
+    PyBuffer_Release(&out);
+    if (failed) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *sum_maps(PyObject *self, PyObject *args) {
+    Py_buffer bounds, keys, items, out;
+    Py_ssize_t first;
+    if (!PyArg_ParseTuple(args, "y*ny*y*w*:sum_maps", &bounds, &first, &keys, &items, &out)) return NULL;
+    int failed = sum_all(&out, &bounds, first, &keys, &items);
+    PyBuffer_Release(&bounds);
+    PyBuffer_Release(&keys);
+    PyBuffer_Release(&items);
+    PyBuffer_Release(&out);
+    if (failed) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *start_sums(PyObject *self, PyObject *args) {
+    Py_buffer total;
+    if (!PyArg_ParseTuple(args, "w*:start_sums", &total)) return NULL;
+    for (Py_ssize_t row = 0; row < total.len / WORD; row++) store(&total, row, BASE);
+    PyBuffer_Release(&total);
     Py_RETURN_NONE;
 }
 
@@ -180,7 +321,13 @@ static PyObject *sum_mixed(PyObject *self, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"hash_bytes", hash_bytes, METH_VARARGS, "Write the hash of each value of a binary or string array."},
-    {"add_cells", add_cells, METH_VARARGS, "Add a column's cells to the sums of its rows."},
+    {"hash_cells", hash_cells, METH_VARARGS, "Write the hash of each number, or of its null."},
+    {"hash_decimals", hash_decimals, METH_VARARGS, "Write the hash of each decimal of 16 bytes."},
+    {"sum_lists", sum_lists, METH_VARARGS, "Write the hash of each list of values that have these hashes."},
+    {"sum_maps", sum_maps, METH_VARARGS, "Write the hash of each map of keys and items that have these hashes."},
+    {"start_sums", start_sums, METH_VARARGS, "Write the sum of a row without columns for each row."},
+    {"add_bytes", add_bytes, METH_VARARGS, "Add the cells of a binary or string column to the sums of its rows."},
+    {"add_cells", add_cells, METH_VARARGS, "Add the cells of a column of numbers to the sums of its rows."},
     {"sum_mixed", sum_mixed, METH_VARARGS, "The sum of the mixed words, modulo 2^64."},
     {NULL, NULL, 0, NULL},
 };

@@ -6,30 +6,41 @@ last few bytes of the value.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
+from array import array as numbers
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+from itertools import accumulate
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dledger.records.digest import mixing
-from dledger.records.digest.mixing import BASE, MASK, Hashes, carried, weights
-
-Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
+from dledger.records.columns.arrays import number, number_column, numbers_of, offsets_of
+from dledger.records.digest.mixing import (
+    BASE,
+    MASK,
+    Words,
+    alternating,
+    carried,
+    sums_between,
+    weights,
+    word,
+    word_column,
+)
+from dledger.types import Buffer
 
 WORD: Final = 8
-WORDS: Final = np.dtype("<u8")
 MOST: Final = 4096
 """Words of a block."""
-AT_ONCE: Final = 15_360
-"""Words that are copied together: 120 KiB. From 128 KiB on, malloc(3) gives freed memory back to
-the kernel."""
+_LOGARITHM: Final = MOST.bit_length() - 1
+AT_ONCE: Final = 512 * 1024
+"""Bytes of values that are hashed together, or those of one value: the words that come of them
+stay in the caches of a core."""
+_SEVEN, _THREE = number(pa.int32(), WORD - 1), number(pa.int32(), WORD.bit_length() - 1)
 
 
-def hashes_of_bytes(array: pa.Array) -> Hashes:
+def hashes_of_bytes(array: pa.Array) -> Words:
     """Of strings and binary values: ``length * BASE^(n+1) + block_1 * BASE^n + ... + block_n * BASE
     + rest``.
 
@@ -37,108 +48,84 @@ def hashes_of_bytes(array: pa.Array) -> Hashes:
     power of 2 that the rest of ``w`` is made of, the largest first. The bytes left over are less
     than a word.
     """
-    if not len(array):
-        return np.zeros(0, np.uint64)
-    _, offsets, buffer = array.buffers()
-    size = 8 if pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type) else 4
-    if mixing.native is not None:
-        found = np.empty(len(array), np.uint64)
-        mixing.native.hash_bytes(
-            offsets, size, array.offset, b"" if buffer is None else buffer, found
-        )
-        return found
-    bounds = np.frombuffer(offsets, f"<i{size}", len(array) + 1, array.offset * size).astype(
-        np.int64
-    )
-    data = np.frombuffer(b"" if buffer is None else buffer, np.uint8)
-    return _of_bounds(bounds, data)
+    parts = (_hashes(*_from_its_first_byte(part)) for part in _parts(array))
+    return pa.concat_arrays([word_column(), *parts])
 
 
-def _of_bounds(bounds: Ints, data: Bytes) -> Hashes:
-    if bounds[1] < WORD:  # the word that ends with a value would begin before the first byte
-        data = np.concatenate([np.zeros(WORD, np.uint8), data])
-        bounds += WORD
-    lengths = np.diff(bounds)
-    length = int(lengths[0])
-    if 0 < length < MOST * WORD and (lengths == length).all():
-        return _of_one_length(data, int(bounds[0]), length, len(lengths))
-    return _of_lengths(data, bounds[:-1], lengths)
+def _parts(array: pa.Array) -> Iterator[pa.Array]:
+    """The array in slices that have so many bytes, or one row."""
+    offsets, first = numbers_of(offsets_of(array)), 0
+    while first < len(array):
+        last = bisect_right(offsets, offsets[first] + AT_ONCE, first + 2) - 1
+        yield array.slice(first, last - first)
+        first = last
 
 
-def _of_one_length(data: Bytes, start: int, length: int, count: int) -> Hashes:
-    """Values of one length, one behind the other: all blocks of one are one, whose weights have the
-    powers of BASE."""
-    words, spare = length // WORD, _SPARE[length % WORD]
-    found: Hashes = np.ndarray((count,), WORDS, data, start + length - WORD, (length,)) >> spare
-    found += np.uint64(length * pow(int(BASE), words.bit_count() + 1, MASK + 1) & MASK)
-    if words:
-        values = np.ndarray((count,), np.dtype((np.void, words * WORD)), data, start, (length,))
-        found += _folded(lambda some: values[some].copy(), count, _powered_weights(words))
-    return found
+def _from_its_first_byte(array: pa.Array) -> tuple[pa.Array, pa.Buffer]:
+    """Offsets of 4 bytes, the first of which is 0, and what they lead into."""
+    offsets, data = offsets_of(array), array.buffers()[2]
+    data = data.slice(offsets[0].as_py()) if data else pa.py_buffer(b"")
+    return pc.subtract(offsets, offsets[0]).cast(pa.int32()), data
 
 
-@lru_cache(64)
-def _powered_weights(words: int) -> Hashes:
-    """The weights of less than ``MOST`` words, each with the power of BASE that its block has."""
-    sizes = [1 << bit for bit in range(words.bit_length()) if words >> bit & 1]
-    powered = [
-        weights(size) * np.uint64(pow(int(BASE), power, MASK + 1))
-        for power, size in enumerate(sizes, 1)
-    ]
-    return np.concatenate(powered[::-1])
+def _hashes(offsets: pa.Array, data: pa.Buffer) -> Words:
+    lengths = pc.subtract(offsets.slice(1), offsets.slice(0, len(offsets) - 1))
+    words, rests = _cut(offsets, pc.bit_wise_and(lengths, _SEVEN), data)
+    sizes = pc.shift_right(lengths, _THREE).dictionary_encode()
+    parts = zip(*map(_blocks, numbers_of(sizes.dictionary)), strict=True)
+    blocks, powers, firsts = (_bytes_column(part).take(sizes.indices) for part in parts)
+    factors = _weights_of_blocks().take(number_column(pa.int8(), _bytes_of(blocks)))
+    ends = pc.shift_right(offsets_of(factors), _THREE)
+    sums = sums_between(pc.multiply(carried(words), _as_words(factors)), ends)
+    found = sums_between(pc.multiply(sums, _as_words(powers)), offsets_of(blocks))
+    found = pc.add(found, pc.multiply(lengths.cast(pa.uint64()), _as_words(firsts)))
+    return pc.add(found, rests)
 
 
-def _of_lengths(data: Bytes, starts: Ints, lengths: Ints) -> Hashes:
-    """Values of any lengths, Horner's way."""
-    rests = np.ndarray((len(data) - WORD + 1,), WORDS, data, strides=(1,))[starts + lengths - WORD]
-    rests >>= _SPARE[lengths & 7]
-    found, words, places = lengths.astype(np.uint64), lengths >> 3, starts.copy()
-    for number in range(int(words.max()) // MOST):
-        _add_blocks(found, words > number * MOST + MOST - 1, data, places, MOST)
-    in_some, size = int(np.bitwise_or.reduce(words)), MOST
-    while size := size >> 1:
-        if in_some & size:
-            _add_blocks(found, words & size != 0, data, places, size)
-    found *= BASE
-    found += rests
-    return found
+def _cut(offsets: pa.Array, spare: pa.Array, data: pa.Buffer) -> tuple[Words, Words]:
+    """The whole words of all values, one behind the other; and so many spare bytes at the end of
+    each, as a word."""
+    ends = offsets.slice(1)
+    cuts = pc.subtract(ends, spare).cast(pa.uint64())  # before an end, and so in its lower half
+    bounds = pc.bit_wise_or(cuts, pc.shift_left(ends.cast(pa.uint64()), word(32)))
+    bounds = pa.concat_arrays([word_column(0), bounds]).buffers()[1]
+    pieces = pa.Array.from_buffers(pa.string(), 2 * len(ends), [None, bounds, data], 0, 1)
+    whole, rests = (pieces.filter(alternating(len(pieces), first)) for first in (True, False))
+    rests = pc.ascii_rpad(rests, WORD, padding="\0")
+    return _as_words(whole), _as_words(rests)
 
 
-_SPARE: Final = np.array([64 - 8 * rest for rest in range(WORD)], np.uint64)
-"""Bits of the last word that are not of the rest, where that has so many bytes; a shift by 64
-leaves 0."""
+@lru_cache(MOST)
+def _blocks(size: int) -> tuple[bytes, bytes, bytes]:
+    """The blocks of so many words: the binary logarithms of their sizes, the powers of BASE that
+    they have, and that of the length."""
+    logarithms = [_LOGARITHM] * (size // MOST)
+    logarithms += (bit for bit in reversed(range(_LOGARITHM)) if size >> bit & 1)
+    first, *powers = (_power(exponent) for exponent in range(len(logarithms) + 1, 0, -1))
+    return bytes(logarithms), b"".join(powers), first
 
 
-def _add_blocks(
-    found: Hashes, chosen: npt.NDArray[np.bool_], data: Bytes, places: Ints, size: int
-) -> None:
-    """Go on to the next power of BASE, add the block of so many words at each of these places that
-    is chosen, and go on to the place behind it."""
-    blocks = np.ndarray(
-        (len(data) - size * WORD + 1,), np.dtype((np.void, size * WORD)), data, strides=(1,)
-    )
-    if chosen.all():
-        found *= BASE
-        found += _folded(lambda some: blocks[places[some]], len(places), weights(size))
-        places += size * WORD
-    else:
-        rows = np.flatnonzero(chosen)
-        at = places[rows]
-        found[rows] = found[rows] * BASE + _folded(
-            lambda some: blocks[at[some]], len(rows), weights(size)
-        )
-        places[rows] = at + size * WORD
+def _power(exponent: int) -> bytes:
+    return pow(BASE, exponent, MASK + 1).to_bytes(WORD, "little")
 
 
-def _folded(copied: Callable[[slice], npt.NDArray[np.void]], count: int, factors: Hashes) -> Hashes:
-    """Blocks to one word each, some at a time: their copies then stay in memory that is used
-    already, and the kernel need not find new pages for each batch, which takes several times as
-    long as the rest."""
-    step = max(1, AT_ONCE // len(factors))
-    found = np.empty(count, np.uint64)
-    room = np.empty((min(step, count), len(factors)), np.uint64)
-    for first in range(0, count, step):
-        some = slice(first, first + step)
-        words = copied(some).view(WORDS).reshape(-1, len(factors))
-        np.matmul(carried(words, room[: len(words)]), factors, out=found[some])
-    return found
+@cache
+def _weights_of_blocks() -> pa.Array:
+    """By the binary logarithm of a block's size, as bytes."""
+    data = memoryview(weights(MOST).buffers()[1])
+    return _bytes_column([data[: WORD << bit] for bit in range(_LOGARITHM + 1)])
+
+
+def _bytes_column(values: Sequence[bytes | memoryview]) -> pa.Array:
+    offsets = numbers("i", accumulate(map(len, values), initial=0))
+    data = pa.py_buffer(b"".join(values))
+    return pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(offsets), data])
+
+
+def _bytes_of(values: pa.Array) -> Buffer:
+    """Of all values of a new array, one behind the other."""
+    return values.buffers()[2] or b""
+
+
+def _as_words(values: pa.Array) -> Words:
+    return number_column(pa.uint64(), _bytes_of(values))
