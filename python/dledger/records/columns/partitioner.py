@@ -8,24 +8,28 @@ over rows, for as long as many keys are that long.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, compress, pairwise
+from operator import neg
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dledger.compiled import compiled
-from dledger.records.columns.arrays import binary_parts, number_column
+from dledger.records.columns.arrays import number, number_column, numbers_of
+from dledger.records.columns.words import cut_into_words
 from dledger.types import Buffer
 
-SEED: Final = np.uint32(0x9747B28C)
-MULTIPLIER: Final = np.uint32(0x5BD1E995)
-FEW: Final = 8
-"""So many long keys, or fewer, are hashed one by one: a step over all keys costs as much as some
-ten words of one."""
+SEED: Final = 0x9747B28C
+MULTIPLIER: Final = 0x5BD1E995
+MASK: Final = 0xFFFFFFFF
+FEW: Final = 64
+"""So many keys, or fewer, are hashed one by one: a step over all keys costs as much as some hundred
+words of one."""
 MOST_PARTITIONS: Final = 1 << 20
 """No topic has more."""
 MOST_ROWS: Final = (1 << 31) - 1
@@ -58,35 +62,39 @@ def whole(partition: int, rows: int) -> Division:
 
 def divided_by_key(keys: pa.Array, partitions: int, keyless: int) -> Division:
     """Rows by their binary keys; those without one go to partition ``keyless``."""
-    valid, offsets, data = keys.buffers()
-    order, counted = rows_by_key(
-        offsets or b"", data or b"", valid or b"", keys.offset, len(keys), partitions, keyless
-    )
-    counts = np.frombuffer(counted, np.int32)
-    found = np.flatnonzero(counts).tolist()
+    order, counts = _rows_by_key(keys, partitions, keyless)
+    found = list(compress(range(partitions), counts))
     if len(found) == 1:
         return whole(found[0], len(keys))
-    borders = pairwise([0, *np.cumsum(counts[found]).tolist()])
-    parts = [(at, first, last) for at, (first, last) in zip(found, borders, strict=True)]
-    return Division(
-        parts, pa.Array.from_buffers(pa.int32(), len(keys), [None, pa.py_buffer(order)])
-    )
+    borders = pairwise(accumulate(compress(counts, counts), initial=0))
+    return Division([(at, *both) for at, both in zip(found, borders, strict=True)], order)
 
 
-def divided_by_codes(codes: npt.NDArray[np.int64]) -> Division:
-    """Rows by numbers that they have already, as partitions."""
+def divided_by_codes(codes: pa.Array) -> Division:
+    """Rows by whole numbers that they have already, as partitions."""
     if not len(codes):
         return Division([])
-    order = _order(codes, int(codes.max()))
-    ordered = codes[order]
-    borders = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(codes)]
-    parts = [(int(ordered[first]), first, last) for first, last in pairwise(borders)]
-    return Division(parts, None if len(parts) == 1 else number_column(pa.int64(), order))
+    order = pc.array_sort_indices(codes)
+    ordered = codes.take(order)
+    changes = pc.indices_nonzero(pc.not_equal(ordered.slice(1), ordered.slice(0, len(codes) - 1)))
+    borders = [0, *(before + 1 for before in changes.to_pylist()), len(codes)]
+    parts = [(ordered[first].as_py(), first, last) for first, last in pairwise(borders)]
+    return Division(parts, None if len(parts) == 1 else order)
 
 
-def _order(codes: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
-    """Places of rows in the order of their codes; numpy sorts 16-bit numbers by counting them."""
-    return np.argsort(codes.astype(np.uint16) if most < 1 << 16 else codes, kind="stable")
+def partitions_for(keys: pa.Array, partitions: int, keyless: int = 0) -> pa.Array:
+    """The partition of each key, as int32."""
+    order, counts = _rows_by_key(keys, partitions, keyless)
+    ordered = b"".join(at.to_bytes(4, "little") * count for at, count in enumerate(counts) if count)
+    return number_column(pa.int32(), ordered).take(pc.array_sort_indices(order))
+
+
+def _rows_by_key(keys: pa.Array, partitions: int, keyless: int) -> tuple[pa.Array, list[int]]:
+    valid, offsets, data = keys.buffers()
+    order, counts = rows_by_key(
+        offsets or b"", data or b"", valid or b"", keys.offset, len(keys), partitions, keyless
+    )
+    return number_column(pa.int32(), order), memoryview(counts).cast("i").tolist()
 
 
 @compiled
@@ -121,77 +129,95 @@ def rows_by_key(
         raise ValueError("rows that lead out of their column")
     if not rows:
         return b"", bytes(4 * partitions)
-    places = np.frombuffer(offsets, np.int32, rows + 1, 4 * first)
-    if places[0] < 0 or places[-1] > len(data) or (places[1:] < places[:-1]).any():
+    places = pa.Array.from_buffers(pa.int32(), rows + 1, [None, pa.py_buffer(offsets)], 0, first)
+    starts, ends = places.slice(0, rows), places.slice(1)
+    if (
+        places[0].as_py() < 0
+        or places[rows].as_py() > len(data)
+        or pc.any(pc.less(ends, starts)).as_py()
+    ):
         raise ValueError("keys that lead out of their bytes")
-    chosen = _partitions(_hashes(places, np.frombuffer(data, np.uint8)), partitions)
-    if len(valid):
-        bits = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")
-        chosen[bits[first : first + rows] == 0] = keyless
-    counts = np.bincount(chosen, minlength=partitions)
-    return (
-        _order(chosen, partitions).astype(np.int32).tobytes(),
-        counts.astype(np.int32).tobytes(),
+    bits = pa.py_buffer(valid) if len(valid) else None
+    buffers = [bits, places.buffers()[1], pa.py_buffer(data)]
+    keys = pa.Array.from_buffers(pa.binary(), rows, buffers, -1, first)
+    positive = pc.bit_wise_and(murmur2(keys), _word(0x7FFFFFFF))
+    turns = pc.multiply(pc.divide(positive, _word(partitions)), _word(partitions))
+    chosen = pc.subtract(positive, turns)
+    if keys.null_count:
+        chosen = pc.if_else(keys.is_valid(), chosen, _word(keyless))
+    counts = memoryview(bytearray(4 * partitions)).cast("i")
+    for partition, count in zip(*pc.value_counts(chosen).flatten(), strict=True):
+        counts[partition.as_py()] = count.as_py()
+    order = pc.array_sort_indices(chosen).cast(pa.int32())
+    return numbers_of(order).tobytes(), counts.tobytes()
+
+
+def murmur2(keys: pa.Array) -> pa.Array:
+    """The 32-bit murmur2 of each key's bytes, seeded as Kafka does; that of a null key is not
+    said."""
+    if len(keys) <= FEW:
+        hashed = (murmur2_of(key or b"") for key in keys.to_pylist())
+        return number_column(pa.uint32(), array("I", hashed))
+    lengths, words, rests = cut_into_words(keys, pa.uint32())
+    lengths = lengths.view(pa.uint32())
+    hashes = _with_words(pc.bit_wise_xor(lengths, _word(SEED)), lengths, _mixed(words))
+    tailed = pc.multiply(pc.bit_wise_xor(hashes, rests), _word(MULTIPLIER))
+    has_tail = pc.not_equal(pc.bit_wise_and(lengths, _word(3)), _word(0))
+    hashes = pc.multiply(_folded(pc.if_else(has_tail, tailed, hashes), 13), _word(MULTIPLIER))
+    return _folded(hashes, 15)
+
+
+def _mixed(words: pa.Array) -> pa.Array:
+    mixed = _folded(pc.multiply(words, _word(MULTIPLIER)), 24)
+    return pc.multiply(mixed, _word(MULTIPLIER))
+
+
+def _with_words(hashes: pa.Array, lengths: pa.Array, mixed: pa.Array) -> pa.Array:
+    """The keys' hashes with their whole words: a word of each key at a time, the longest keys
+    first, so that those which still have words lie side by side."""
+    counts = pc.shift_right(lengths, _word(2))
+    order = pc.array_sort_indices(counts, order="descending")
+    hashes, places = (
+        part.take(order) for part in (hashes, pc.subtract(pc.cumulative_sum(counts), counts))
     )
+    sizes, ready, rows = numbers_of(counts.take(order)), [], len(hashes)
+    for at in range(sizes[0] + 1):
+        rows = bisect_left(sizes, -at, hi=rows, key=neg)  # they have more words than this
+        ready.append(hashes.slice(rows))
+        hashes, places = hashes.slice(0, rows), places.slice(0, rows)
+        if rows <= FEW:
+            words, spans = numbers_of(mixed), zip(numbers_of(places), sizes[:rows], strict=True)
+            left = (words[place + at : place + size] for place, size in spans)
+            ready.append(_with_rest(hashes, left))
+            break
+        words = mixed.take(pc.add(places, _word(at)))
+        hashes = pc.bit_wise_xor(pc.multiply(hashes, _word(MULTIPLIER)), words)
+    return pa.concat_arrays(ready[::-1]).take(pc.array_sort_indices(order))
 
 
-def murmur2(column: pa.Array) -> npt.NDArray[np.uint32]:
-    """The 32-bit murmur2 of each key's bytes, seeded as Kafka does; a null key counts as an empty
-    one."""
-    return _hashes(*binary_parts(column))
+def _with_rest(hashes: pa.Array, words: Iterable[memoryview]) -> pa.Array:
+    """The hashes of a few keys with the rest of their words."""
+    found = array("I")
+    for hashed, rest in zip(hashes.to_pylist(), words, strict=True):
+        for word in rest:
+            hashed = (hashed * MULTIPLIER ^ word) & MASK
+        found.append(hashed)
+    return number_column(pa.uint32(), found)
 
 
-def _hashes(places: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
-    data = np.concatenate([data, np.zeros(4, np.uint8)])
-    words = np.ndarray((len(data) - 3,), np.dtype("<u4"), data, strides=(1,))
-    starts = places[:-1].astype(np.int64)
-    lengths = places[1:].astype(np.int64) - starts
-    hashes = SEED ^ lengths.astype(np.uint32)
-    with np.errstate(over="ignore"):
-        rows = np.arange(len(starts))
-        for word in range(int(lengths.max(initial=0)) // 4):
-            rows = rows[lengths[rows] >= 4 * word + 4]
-            if len(rows) <= FEW:
-                for row in rows:
-                    rest = words[starts[row] + 4 * word : starts[row] + lengths[row] - 3 : 4]
-                    hashes[row] = _with_words(int(hashes[row]), _mixed(rest))
-                break
-            hashes[rows] = hashes[rows] * MULTIPLIER ^ _mixed(words[starts[rows] + 4 * word])
-        tails = lengths % 4
-        rest = words[starts + lengths - tails] & (
-            (np.uint32(1) << (8 * tails).astype(np.uint32)) - np.uint32(1)
-        )
-        hashes = np.where(tails > 0, (hashes ^ rest) * MULTIPLIER, hashes)
-        hashes = (hashes ^ (hashes >> np.uint32(13))) * MULTIPLIER
-        return hashes ^ (hashes >> np.uint32(15))
+def _folded(words: pa.Array, bits: int) -> pa.Array:
+    """Each word, xor itself shifted to the right."""
+    return pc.bit_wise_xor(words, pc.shift_right(words, _word(bits)))
 
 
-def _mixed(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    mixed = words * MULTIPLIER
-    return (mixed ^ (mixed >> np.uint32(24))) * MULTIPLIER
-
-
-def _with_words(hashed: int, mixed: npt.NDArray[np.uint32]) -> int:
-    """A key's hash so far, with the rest of its words."""
-    multiplier = int(MULTIPLIER)
-    for word in mixed.tolist():
-        hashed = hashed * multiplier & 0xFFFFFFFF ^ word
-    return hashed
-
-
-def partitions_for(keys: pa.Array, partitions: int) -> npt.NDArray[np.int64]:
-    """The partition of each key."""
-    return _partitions(murmur2(keys), partitions)
-
-
-def _partitions(hashes: npt.NDArray[np.uint32], partitions: int) -> npt.NDArray[np.int64]:
-    return ((hashes & np.uint32(0x7FFFFFFF)) % np.uint32(partitions)).astype(np.int64)
+def _word(value: int) -> pa.Scalar:
+    return number(pa.uint32(), value)
 
 
 def murmur2_of(data: bytes) -> int:
     """`murmur2` of one key, without an array of it."""
-    size, m, mask = len(data), int(MULTIPLIER), 0xFFFFFFFF
-    h = int(SEED) ^ size
+    size, m, mask = len(data), MULTIPLIER, MASK
+    h = SEED ^ size
     whole = size - size % 4
     for i in range(0, whole, 4):
         k = int.from_bytes(data[i : i + 4], "little") * m & mask

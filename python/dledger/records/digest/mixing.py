@@ -78,9 +78,3 @@ def sums_between(words: Words, offsets: pa.Array) -> Words:
     """The sum of the words between two offsets each."""
     sums = pa.concat_arrays([word_column(0), pc.cumulative_sum(words)]).take(offsets)
     return pc.subtract(sums.slice(1), sums.slice(0, len(sums) - 1))
-
-
-def alternating(count: int, first: bool) -> pa.Array:
-    """``first``, its opposite, and so on: so many booleans."""
-    bits = pa.py_buffer((b"\x55" if first else b"\xaa") * (-(-count // 8)))
-    return pa.Array.from_buffers(pa.bool_(), count, [None, bits])

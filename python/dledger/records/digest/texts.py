@@ -17,18 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dledger.records.columns.arrays import number, number_column, numbers_of, offsets_of
+from dledger.records.columns.words import bytes_of, cut_into_words
 from dledger.records.digest.mixing import (
     BASE,
     MASK,
     Words,
-    alternating,
     carried,
     sums_between,
     weights,
-    word,
     word_column,
 )
-from dledger.types import Buffer
 
 WORD: Final = 8
 MOST: Final = 4096
@@ -37,7 +35,7 @@ _LOGARITHM: Final = MOST.bit_length() - 1
 AT_ONCE: Final = 512 * 1024
 """Bytes of values that are hashed together, or those of one value: the words that come of them
 stay in the caches of a core."""
-_SEVEN, _THREE = number(pa.int32(), WORD - 1), number(pa.int32(), WORD.bit_length() - 1)
+_THREE: Final = number(pa.int32(), WORD.bit_length() - 1)
 
 
 def hashes_of_bytes(array: pa.Array) -> Words:
@@ -48,8 +46,7 @@ def hashes_of_bytes(array: pa.Array) -> Words:
     power of 2 that the rest of ``w`` is made of, the largest first. The bytes left over are less
     than a word.
     """
-    parts = (_hashes(*_from_its_first_byte(part)) for part in _parts(array))
-    return pa.concat_arrays([word_column(), *parts])
+    return pa.concat_arrays([word_column(), *map(_hashes, _parts(array))])
 
 
 def _parts(array: pa.Array) -> Iterator[pa.Array]:
@@ -61,38 +58,17 @@ def _parts(array: pa.Array) -> Iterator[pa.Array]:
         first = last
 
 
-def _from_its_first_byte(array: pa.Array) -> tuple[pa.Array, pa.Buffer]:
-    """Offsets of 4 bytes, the first of which is 0, and what they lead into."""
-    offsets, data = offsets_of(array), array.buffers()[2]
-    data = data.slice(offsets[0].as_py()) if data else pa.py_buffer(b"")
-    return pc.subtract(offsets, offsets[0]).cast(pa.int32()), data
-
-
-def _hashes(offsets: pa.Array, data: pa.Buffer) -> Words:
-    lengths = pc.subtract(offsets.slice(1), offsets.slice(0, len(offsets) - 1))
-    words, rests = _cut(offsets, pc.bit_wise_and(lengths, _SEVEN), data)
+def _hashes(array: pa.Array) -> Words:
+    lengths, words, rests = cut_into_words(array, pa.uint64())
     sizes = pc.shift_right(lengths, _THREE).dictionary_encode()
     parts = zip(*map(_blocks, numbers_of(sizes.dictionary)), strict=True)
     blocks, powers, firsts = (_bytes_column(part).take(sizes.indices) for part in parts)
-    factors = _weights_of_blocks().take(number_column(pa.int8(), _bytes_of(blocks)))
+    factors = _weights_of_blocks().take(number_column(pa.int8(), bytes_of(blocks)))
     ends = pc.shift_right(offsets_of(factors), _THREE)
     sums = sums_between(pc.multiply(carried(words), _as_words(factors)), ends)
     found = sums_between(pc.multiply(sums, _as_words(powers)), offsets_of(blocks))
     found = pc.add(found, pc.multiply(lengths.cast(pa.uint64()), _as_words(firsts)))
     return pc.add(found, rests)
-
-
-def _cut(offsets: pa.Array, spare: pa.Array, data: pa.Buffer) -> tuple[Words, Words]:
-    """The whole words of all values, one behind the other; and so many spare bytes at the end of
-    each, as a word."""
-    ends = offsets.slice(1)
-    cuts = pc.subtract(ends, spare).cast(pa.uint64())  # before an end, and so in its lower half
-    bounds = pc.bit_wise_or(cuts, pc.shift_left(ends.cast(pa.uint64()), word(32)))
-    bounds = pa.concat_arrays([word_column(0), bounds]).buffers()[1]
-    pieces = pa.Array.from_buffers(pa.string(), 2 * len(ends), [None, bounds, data], 0, 1)
-    whole, rests = (pieces.filter(alternating(len(pieces), first)) for first in (True, False))
-    rests = pc.ascii_rpad(rests, WORD, padding="\0")
-    return _as_words(whole), _as_words(rests)
 
 
 @lru_cache(MOST)
@@ -122,10 +98,5 @@ def _bytes_column(values: Sequence[bytes | memoryview]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(offsets), data])
 
 
-def _bytes_of(values: pa.Array) -> Buffer:
-    """Of all values of a new array, one behind the other."""
-    return values.buffers()[2] or b""
-
-
 def _as_words(values: pa.Array) -> Words:
-    return number_column(pa.uint64(), _bytes_of(values))
+    return number_column(pa.uint64(), bytes_of(values))

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dledger.records.columns.arrays import counting, offsets_of, repeated
+from dledger.records.columns.words import alternating
 from dledger.records.digest.kinds import Kind, is_unsigned, kind_of
 from dledger.records.digest.mixing import (
     BASE,
     NULL,
     Words,
-    alternating,
     carried,
     mix,
     salt_of,
