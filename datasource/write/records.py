@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from dledger.client.protocol.operations.schemas import TypedTopic
@@ -64,8 +63,7 @@ class Router:
         if len(topics) == 1:
             yield self._to_partitions(topics[0], records, batch)
             return
-        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        division = divided_by_codes(codes)
+        division = divided_by_codes(encoded.indices)
         of_batch = division.of(batch)
         for (code, rows), (_, whole) in zip(division.of(records), of_batch, strict=True):
             yield self._to_partitions(topics[code], rows, whole)

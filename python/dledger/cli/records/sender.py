@@ -7,11 +7,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dledger.client.protocol.appending import partitions_of
 from dledger.errors import ConfigError, DLedgerError, SchemaMismatch
+from dledger.records.columns.arrays import number, numbers_of
 from dledger.records.columns.partitioner import Division, divided_by_codes, whole
 
 if TYPE_CHECKING:
@@ -139,9 +140,11 @@ def _in_a_line(error: SchemaMismatch) -> SchemaMismatch:
 
 def _named(column: pa.Array, info: TopicInfo) -> Division:
     """Records by the partitions that they name."""
-    numbers = np.asarray(column.fill_null(-1))
+    numbers = pc.fill_null(column.cast(pa.int64()), number(pa.int64(), -1))
     most = info.partitions - 1
-    for bad in numbers[(numbers < 0) | (numbers > most)][:1].tolist():
+    low, high = pc.min_max(numbers).as_py().values() if len(numbers) else (0, 0)
+    if low < 0 or high > most:
+        bad = next(at for at in numbers_of(numbers) if not 0 <= at <= most)
         raise ConfigError(
             f"a record is for partition {bad if bad >= 0 else 'null'}, and topic {info.name!r} has "
             f"partitions 0..{most}: name one for all with --partition"

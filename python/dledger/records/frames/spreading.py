@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from array import array
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dledger.errors import ConfigError
+from dledger.records.columns.arrays import number_column, repeated
 from dledger.records.columns.partitioner import (
     Division,
     divided_by_codes,
@@ -55,9 +56,10 @@ class Spread:
         if count == 1:
             return whole(0, rows)
         if self._partitioner == "roundRobin":
-            turns = (np.arange(rows, dtype=np.int64) + self._turn) % count
+            first = self._turn % count
+            turns = array("i", [*range(first, count), *range(first)]) * -(-rows // count)
             self._turn = (self._turn + rows - 1) % count  # next_batch() has added one
-            return divided_by_codes(turns)
+            return divided_by_codes(number_column(pa.int32(), turns[:rows]))
         if asked is not None:
             return divided_by_codes(self._partitions(asked, keys, count, rows))
         if keys is None:
@@ -81,13 +83,10 @@ class Spread:
 
     def _partitions(
         self, asked: pa.Array, keys: pa.Array | None, count: int, rows: int
-    ) -> npt.NDArray[np.int64]:
+    ) -> pa.Array:
+        turn = self._turn % count
         if keys is None:
-            chosen = np.full(rows, self._turn % count, np.int64)
+            chosen = repeated(pa.int32(), turn, rows)
         else:
-            chosen = partitions_for(keys, count)
-            if keys.null_count:
-                chosen[keys.is_null().to_numpy(zero_copy_only=False)] = self._turn % count
-        given = asked.cast(pa.int64())
-        numbers = np.frombuffer(given.buffers()[1], np.int64, len(given), given.offset * 8)
-        return np.where(given.is_valid().to_numpy(zero_copy_only=False), numbers, chosen)
+            chosen = partitions_for(keys, count, keyless=turn)
+        return pc.coalesce(asked.cast(pa.int32()), chosen)
