@@ -9,13 +9,16 @@ binaries base64, numbers that JSON does not have strings, intervals those of day
 from __future__ import annotations
 
 import json
+from array import array
+from binascii import b2a_base64
 from functools import reduce
+from itertools import accumulate
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dledger.records.columns.arrays import number, offsets_of, repeated
 from dledger.records.columns.types import INTEGERS, Array, Atom, Columns, Map, Struct, Type
 
 _TEXT: Final = pa.string()
@@ -23,21 +26,23 @@ _DAY_US: Final = 86_400_000_000
 _SPECIAL: Final = r'["\\\x00-\x1f]'
 _ESCAPES: Final = {chr(code): json.dumps(chr(code))[1:-1] for code in (92, 34, *range(32))}
 """A backslash comes first: the others bring more of them."""
-_BASE64: Final = np.frombuffer(
-    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8
-)
+
+
+def _texts(values: list[bytes]) -> pa.Array:
+    ends = array("i", accumulate(map(len, values), initial=0))
+    data = pa.py_buffer(b"".join(values))
+    return pa.Array.from_buffers(_TEXT, len(values), [None, pa.py_buffer(ends), data])
 
 
 def _one(text: str) -> pa.Scalar:
     """Not by ``pa.scalar``: its first call imports pandas, half a second of every worker's
     start."""
-    data = text.encode()
-    places = np.array([0, len(data)], np.int32)
-    return pa.Array.from_buffers(_TEXT, 1, [None, pa.py_buffer(places), pa.py_buffer(data)])[0]
+    return _texts([text.encode()])[0]
 
 
 _EMPTY: Final = _one("")
 _NULL: Final = pa.nulls(1, _TEXT)[0]
+_NONE: Final = number(pa.int32(), 0)
 
 
 def rows_as_json(columns: Columns, batch: pa.RecordBatch) -> pa.Array:
@@ -91,14 +96,14 @@ def lists_joined(column: pa.Array, items: pa.Array, between: pa.Scalar) -> pa.Ar
     Args:
         items: one text for each item of ``column.flatten()``.
     """
-    lengths = np.zeros(len(column) + 1, np.int64)
-    offsets = column.offsets.to_numpy()
-    lengths[1:] = np.diff(offsets)
+    offsets = offsets_of(column)
     if column.null_count:
-        lengths[1:][column.is_null().to_numpy(zero_copy_only=False)] = 0
-    ends = np.cumsum(lengths).astype(np.int32)
-    places = pa.Array.from_buffers(pa.int32(), len(ends), [None, pa.py_buffer(ends)])
-    return pc.binary_join(pa.ListArray.from_arrays(places, items), between)
+        lengths = pc.subtract(offsets.slice(1), offsets.slice(0, len(column)))
+        lengths = pc.if_else(column.is_valid(), lengths, _NONE)
+        ends = pa.concat_arrays([repeated(pa.int32(), 0, 1), pc.cumulative_sum(lengths)])
+    else:
+        ends = pc.subtract(offsets, offsets[0])
+    return pc.binary_join(pa.ListArray.from_arrays(ends, items), between)
 
 
 def _atom(column: pa.Array, kind: Atom) -> pa.Array:
@@ -157,23 +162,7 @@ def _interval(column: pa.Array) -> pa.Array:
 
 
 def base64_text(column: pa.Array) -> pa.Array:
-    """Text of each value's bytes. Three bytes at a time, over all rows at once."""
-    _, offsets, data = column.buffers()
-    places = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4).astype(np.int64)
-    raw = np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
-    sizes = np.diff(places)
-    groups = -(-sizes // 3)
-    ends = np.concatenate(([0], np.cumsum(groups)))
-    within = np.arange(ends[-1]) - np.repeat(ends[:-1], groups)
-    left = np.repeat(sizes, groups) - 3 * within
-    padded = np.concatenate([raw, np.zeros(2, np.uint8)])
-    at = np.repeat(places[:-1], groups) + 3 * within
-    three = [padded[at + i].astype(np.uint32) * (left > i) for i in range(3)]
-    bits = three[0] << 16 | three[1] << 8 | three[2]
-    text = np.stack([_BASE64[bits >> shift & 63] for shift in (18, 12, 6, 0)], axis=1)
-    text[left < 2, 2] = text[left < 3, 3] = ord("=")
-    found = (4 * ends).astype(np.int32)
-    whole = pa.Array.from_buffers(
-        _TEXT, len(column), [None, pa.py_buffer(found), pa.py_buffer(text.tobytes())]
-    )
+    """Text of each value's bytes. The loop is over values; each is a call of C."""
+    texts = [b2a_base64(value or b"", newline=False) for value in column.to_pylist()]
+    whole = _texts(texts)
     return pc.if_else(column.is_valid(), whole, _NULL) if column.null_count else whole

@@ -67,7 +67,8 @@ def divided_by_key(keys: pa.Array, partitions: int, keyless: int) -> Division:
     if len(found) == 1:
         return whole(found[0], len(keys))
     borders = pairwise(accumulate(compress(counts, counts), initial=0))
-    return Division([(at, *both) for at, both in zip(found, borders, strict=True)], order)
+    parts = [(at, first, last) for at, (first, last) in zip(found, borders, strict=True)]
+    return Division(parts, number_column(pa.int32(), order))
 
 
 def divided_by_codes(codes: pa.Array) -> Division:
@@ -77,8 +78,9 @@ def divided_by_codes(codes: pa.Array) -> Division:
     order = pc.array_sort_indices(codes)
     ordered = codes.take(order)
     changes = pc.indices_nonzero(pc.not_equal(ordered.slice(1), ordered.slice(0, len(codes) - 1)))
-    borders = [0, *(before + 1 for before in changes.to_pylist()), len(codes)]
-    parts = [(ordered[first].as_py(), first, last) for first, last in pairwise(borders)]
+    borders = [0, *(before + 1 for before in numbers_of(changes)), len(codes)]
+    found = numbers_of(ordered)
+    parts = [(found[first], first, last) for first, last in pairwise(borders)]
     return Division(parts, None if len(parts) == 1 else order)
 
 
@@ -86,15 +88,17 @@ def partitions_for(keys: pa.Array, partitions: int, keyless: int = 0) -> pa.Arra
     """The partition of each key, as int32."""
     order, counts = _rows_by_key(keys, partitions, keyless)
     ordered = b"".join(at.to_bytes(4, "little") * count for at, count in enumerate(counts) if count)
-    return number_column(pa.int32(), ordered).take(pc.array_sort_indices(order))
+    return number_column(pa.int32(), ordered).take(
+        pc.array_sort_indices(number_column(pa.int32(), order))
+    )
 
 
-def _rows_by_key(keys: pa.Array, partitions: int, keyless: int) -> tuple[pa.Array, list[int]]:
+def _rows_by_key(keys: pa.Array, partitions: int, keyless: int) -> tuple[bytes, list[int]]:
     valid, offsets, data = keys.buffers()
     order, counts = rows_by_key(
         offsets or b"", data or b"", valid or b"", keys.offset, len(keys), partitions, keyless
     )
-    return number_column(pa.int32(), order), memoryview(counts).cast("i").tolist()
+    return order, memoryview(counts).cast("i").tolist()
 
 
 @compiled
