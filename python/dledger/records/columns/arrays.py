@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from array import array
 from functools import cache
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from dledger.types import Buffer
 
 _FEW: Final = 128
 """So many numbers are made sooner by Python than by Arrow."""
@@ -22,7 +22,7 @@ _KEPT: Final = 1 << 17
 _FORMATS: Final[dict[int, Literal["b", "h", "i", "q"]]] = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
-def number_column(kind: pa.DataType, values: Any) -> pa.Array:
+def number_column(kind: pa.DataType, values: Buffer | array[int]) -> pa.Array:
     """A column without nulls over the memory of these numbers.
 
     Args:
@@ -86,14 +86,3 @@ def offsets_of(column: pa.Array) -> pa.Array:
     if not data:  # a column without rows may have none
         data = pa.py_buffer(bytes(8))
     return pa.Array.from_buffers(kind, len(column) + 1, [None, data], 0, column.offset)
-
-
-def binary_parts(column: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """Offsets (rows + 1) and bytes of a binary column, without a copy."""
-    _, offsets, data = column.buffers()
-    places = (
-        np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4)
-        if offsets
-        else np.zeros(1, np.int32)
-    )
-    return places, np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
