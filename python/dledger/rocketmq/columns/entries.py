@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from dledger.checksum import crc32
@@ -21,6 +19,7 @@ from dledger.rocketmq.columns.borders import walk_entries
 from dledger.rocketmq.columns.commit_log import BATCH_BYTES, Batches, ColumnBatch, first_false
 from dledger.rocketmq.columns.properties import array, slices
 from dledger.rocketmq.format.scan import Scanner
+from dledger.rocketmq.with_numpy import np, npt
 from dledger.types import Buffer
 
 MAGIC_CONFIG_CHANGE: Final = 3

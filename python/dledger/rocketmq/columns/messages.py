@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,6 +23,7 @@ from dledger.rocketmq.format.message import (
 )
 from dledger.rocketmq.format.properties import KEYS, TAGS, UNIQUE_KEY
 from dledger.rocketmq.format.scanned_piece import PieceKind, ScannedPiece
+from dledger.rocketmq.with_numpy import np, npt
 
 TIME: Final = pa.timestamp("us", "UTC")
 FIRST_TIME: Final = -62_135_596_800_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from dledger.rocketmq.with_numpy import np, npt
 
 Ints = npt.NDArray[np.int64]
 NAME_END: Final = 1

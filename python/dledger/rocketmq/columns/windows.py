@@ -13,14 +13,13 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
-
 from dledger.protocol.messages.entry import HEADER_SIZE
 from dledger.rocketmq.columns.commit_log import EVERYTHING, ColumnBatch, Wanted, column_batches
 from dledger.rocketmq.columns.entries import EntryScanner, entry_batches
 from dledger.rocketmq.format.message import MAX_BODY, lay_out
 from dledger.rocketmq.format.scan import Scanner
 from dledger.rocketmq.format.scanned_piece import Incomplete, PieceKind, ScannedPiece, Unbounded
+from dledger.rocketmq.with_numpy import np
 
 Read = Callable[[int, int], bytes]
 """``read(offset, length)``: exactly these bytes of the log."""

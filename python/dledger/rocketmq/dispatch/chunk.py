@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from dledger.rocketmq.columns.borders import Fields, Rows, walk_messages
 from dledger.rocketmq.columns.commit_log import first_false
 from dledger.rocketmq.columns.messages import MessageColumns
 from dledger.rocketmq.dispatch.build_consume_queue import IN_QUEUE, ROLLBACK
+from dledger.rocketmq.with_numpy import np, npt
 
 Ints = npt.NDArray[np.int64]
 FEW: Final = 32

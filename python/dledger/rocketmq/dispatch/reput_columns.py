@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,6 +21,7 @@ from dledger.rocketmq.format.index_file import HEADER, UNIT
 from dledger.rocketmq.format.properties import java_hash
 from dledger.rocketmq.store.index_file import MAX_INT, OpenIndex
 from dledger.rocketmq.store.index_service import IndexService
+from dledger.rocketmq.with_numpy import np, npt
 from dledger.types import Buffer
 
 CQ_UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("tags", ">i8")])

@@ -15,12 +15,11 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-import numpy as np
-
 from dledger.protocol.messages.entry import HEADER, HEADER_SIZE
 from dledger.rocketmq.columns.commit_log import ColumnBatch
 from dledger.rocketmq.files.layout import Form, is_log_name
 from dledger.rocketmq.files.storage import NOTHING, Storage
+from dledger.rocketmq.with_numpy import np
 
 UNIT: Final = struct.Struct(">iqiqq")
 """Of the index: magic, pos, size, index, term."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import pyarrow as pa
 
 from dledger.errors import FormatError
@@ -25,6 +24,7 @@ from dledger.rocketmq.format.message import PAIR
 from dledger.rocketmq.store.commit_log import CommitLog
 from dledger.rocketmq.store.consume_queue import MAX_QUEUE_OFFSET
 from dledger.rocketmq.store.consume_queues import MAX_QUEUE_ID, checked_topic
+from dledger.rocketmq.with_numpy import np
 from dledger.types import Buffer
 
 

@@ -7,7 +7,6 @@ import struct
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,6 +32,7 @@ from dledger.rocketmq.store.files import (
 from dledger.rocketmq.store.mapped_file_queue import MappedFileQueue
 from dledger.rocketmq.store.store_lock import AbortFile, CheckpointFile
 from dledger.rocketmq.upgrade.adoption import Adoption
+from dledger.rocketmq.with_numpy import np
 from dledger.storage.disk.disk import Disk
 from dledger.storage.disk.file_names import file_name
 

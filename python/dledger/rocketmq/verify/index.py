@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from dledger.errors import FormatError
 from dledger.rocketmq.dispatch.reput_columns import INDEX_UNIT
 from dledger.rocketmq.format.index_file import HEADER, SLOT, UNIT, IndexReader, is_index_name
 from dledger.rocketmq.store.files import mapped
 from dledger.rocketmq.verify.queues import PUT_BACK, Problem
+from dledger.rocketmq.with_numpy import np
 
 NO_UNITS: Final = np.zeros(0, INDEX_UNIT)
 Keys = list[tuple[int, int]]

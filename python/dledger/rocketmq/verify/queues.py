@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from dledger.rocketmq.dispatch.build_consume_queue import SCHEDULE_TOPIC
 from dledger.rocketmq.dispatch.reput_columns import CQ_UNIT
 from dledger.rocketmq.format.consume_queue_unit import FILLER, UNIT_SIZE
 from dledger.rocketmq.store.files import folders, log_names, mapped
+from dledger.rocketmq.with_numpy import np
 from dledger.storage.disk.file_names import file_name
 
 PUT_BACK: Final = "put back the whole file, or those that are missing"
