@@ -24,8 +24,8 @@ SCHEMAS: Final = {
     "ranges array<struct<topic:string,partition:int,startOffset:bigint,endOffset:bigint>>, "
     "repeat string",
     "nodes": "node string, address string, rack string, member string, role string, term bigint, "
-    "beginIndex bigint, endIndex bigint, durableIndex bigint, committedIndex bigint, appliedIndex bigint, "
-    "bytesUsed bigint, diskLevel string, error string",
+    "beginIndex bigint, endIndex bigint, durableIndex bigint, committedIndex bigint, "
+    "appliedIndex bigint, bytesUsed bigint, diskLevel string, error string",
     "entries": "entryIndex bigint, term bigint, position bigint, size bigint, kind string, "
     "topic string, partition int, offset bigint, records bigint, command string, fields string",
 }

@@ -20,7 +20,7 @@ from dledger.protocol.messages.entry_runs import (
 )
 from dledger.storage.log.index import UNIT_SIZE, LogIndex, LogIndexUnit
 from dledger.storage.log.segments import SegmentFiles
-from dledger.storage.log.walker import MAX_MAGIC
+from dledger.storage.log.sound_runs import MAX_MAGIC
 from dledger.types import NO_TERM, Index, Position
 
 LEAST_BYTES: Final = 64 << 10
