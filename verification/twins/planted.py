@@ -128,11 +128,8 @@ PLANTED: dict[str, tuple[str, str]] = {
         "for (; at < behind; at++) found |= *at;",
         "",
     ),
-    "text-offsets-fall-back": ("sound = next >= end, end = next;", "end = next;"),
+    "text-offsets-fall-back": ("falls |= next < before;", "falls |= 0;"),
     "text-before-its-bytes": ("sound = sound && start >= 0;", ""),
     "text-behind-its-bytes": ("sound = sound && end <= data.len;", ""),
-    "text-of-another-slice": (
-        "offset_at(&offsets, width, first + i);",
-        "offset_at(&offsets, width, i);",
-    ),
+    "text-of-another-slice": ("(bytes_at)offsets.buf + first * width,", "(bytes_at)offsets.buf,"),
 }
