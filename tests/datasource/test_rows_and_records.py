@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from dledger.datasource.read import rows as reading
 from dledger.datasource.read.rows import lengths, table_rows
 from dledger.datasource.table.schema import WriteColumns, read_schema
 from dledger.datasource.write.records import Router
@@ -77,6 +78,15 @@ def test_a_range_of_bodies_is_read_row_for_row(counts: list[int], data: st.DataO
         row for batch in batches_of(alone, "t", 3, start, end, PLAIN) for row in batch.to_pylist()
     ]
     assert plain == [{name: row[name] for name in PLAIN.names} for row in rows]
+
+
+def test_rows_that_are_cut_are_of_their_own_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of bodies of one record each, which are decoded together."""
+    monkeypatch.setattr(reading, "MOST_ROWS", 2)
+    bodies = [stored(offset, [b"v"], entry=7 * offset, term=offset) for offset in range(7)]
+    found = pa.Table.from_batches(batches_of([fetched(*bodies)], "t", 0, 0, 7, WHOLE))
+    places = [(row["offset"], row["term"], row["entryIndex"]) for row in found.to_pylist()]
+    assert places == [(offset, offset, 7 * offset) for offset in range(7)]
 
 
 def test_optional_columns_come_back_as_they_were_written() -> None:
