@@ -104,6 +104,7 @@ static int hash_all(
     if (width != 4 && width != 8) return complain("offsets have 4 or 8 bytes");
     if (!holds(bounds, first, 1, width) || !holds(bounds, first + 1, count, width)) return complain("too few offsets");
     int64_t start = bound(bounds->buf, first, width);
+    if (!valid) bit = 0; /* it is any number where there are no bits */
     for (Py_ssize_t row = 0; row < count; row++) {
         int64_t end = bound(bounds->buf, first + row + 1, width);
         if (start < 0 || end < start || end > data->len) return complain("an offset leads out of the values");
@@ -196,6 +197,7 @@ static int for_all(
 ) {
     Py_ssize_t count = out->len / WORD;
     if (!has_bits(valid, bit, count)) return complain("too few bits of validity");
+    if (!valid->buf) bit = 0;
     switch (kind) {
 #define CASE(KIND, SIZE) \
     case KIND: \

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 
-class Kind(Enum):
+class HashKind(Enum):
     """Types whose values are hashed in the same way."""
 
     BOOL = auto()
@@ -22,7 +22,7 @@ class Kind(Enum):
     LIST = auto()
 
 
-def kind_of(values: pa.DataType) -> Kind:
+def kind_of(values: pa.DataType) -> HashKind:
     """How values of this type are hashed.
 
     Raises:
@@ -36,7 +36,7 @@ def is_unsigned(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind) or pa.types.is_unsigned_integer(kind))
 
 
-def _found(values: pa.DataType) -> Kind:
+def _found(values: pa.DataType) -> HashKind:
     for fits, kind in _KINDS:
         if fits(values):
             _KNOWN[values.id] = kind
@@ -50,13 +50,13 @@ def _is_fixed(values: pa.DataType) -> bool:
 
 _BYTES: Final = {pa.string(), pa.binary(), pa.large_string(), pa.large_binary()}
 _KINDS: Final = [
-    (pa.types.is_boolean, Kind.BOOL),
-    (_BYTES.__contains__, Kind.BYTES),
-    (_is_fixed, Kind.FIXED),
-    (pa.types.is_decimal128, Kind.DECIMAL),
-    (pa.types.is_struct, Kind.STRUCT),
-    (pa.types.is_map, Kind.MAP),
-    (pa.types.is_list, Kind.LIST),
+    (pa.types.is_boolean, HashKind.BOOL),
+    (_BYTES.__contains__, HashKind.BYTES),
+    (_is_fixed, HashKind.FIXED),
+    (pa.types.is_decimal128, HashKind.DECIMAL),
+    (pa.types.is_struct, HashKind.STRUCT),
+    (pa.types.is_map, HashKind.MAP),
+    (pa.types.is_list, HashKind.LIST),
 ]
-_KNOWN: Final[dict[int, Kind]] = {}
+_KNOWN: Final[dict[int, HashKind]] = {}
 """By Arrow's number of a type, which is found faster than the type itself."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from dledger.records.digest import _native
-from dledger.records.digest.kinds import Kind, is_unsigned, kind_of
+from dledger.records.digest.kinds import HashKind, is_unsigned, kind_of
 from dledger.records.digest.mixing import NULL, salt_of
 
 _WORD: Final = 8
@@ -37,9 +37,9 @@ def _add(total: pa.Buffer, salt: int, column: pa.Array) -> None:
     valid, *parts = column.buffers()
     if not column.null_count:
         valid = None
-    if kind is Kind.FIXED:
+    if kind is HashKind.FIXED:
         _native.add_cells(total, parts[0], _width(column), first, valid, first, salt)
-    elif kind is Kind.BYTES:
+    elif kind is HashKind.BYTES:
         offsets, data = parts
         size = _size_of_offsets(column)
         _native.add_bytes(total, offsets, size, first, data or b"", valid, first, salt)
@@ -125,12 +125,12 @@ def _size_of_offsets(array: pa.Array) -> int:
     return 8 if array.type.id in _LARGE else 4
 
 
-_HASHES: Final[dict[Kind, Callable[[Any], pa.Buffer]]] = {
-    Kind.BOOL: _of_bools,
-    Kind.BYTES: hashes_of_bytes,
-    Kind.FIXED: _of_fixed,
-    Kind.DECIMAL: _of_decimals,
-    Kind.STRUCT: _of_structs,
-    Kind.MAP: _of_maps,
-    Kind.LIST: _of_lists,
+_HASHES: Final[dict[HashKind, Callable[[Any], pa.Buffer]]] = {
+    HashKind.BOOL: _of_bools,
+    HashKind.BYTES: hashes_of_bytes,
+    HashKind.FIXED: _of_fixed,
+    HashKind.DECIMAL: _of_decimals,
+    HashKind.STRUCT: _of_structs,
+    HashKind.MAP: _of_maps,
+    HashKind.LIST: _of_lists,
 }

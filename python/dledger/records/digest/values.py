@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from dledger.records.columns.arrays import counting, offsets_of, repeated
 from dledger.records.columns.words import alternating
-from dledger.records.digest.kinds import Kind, is_unsigned, kind_of
+from dledger.records.digest.kinds import HashKind, is_unsigned, kind_of
 from dledger.records.digest.mixing import (
     BASE,
     NULL,
@@ -128,12 +128,12 @@ def _sums(words: Words, offsets: pa.Array) -> Words:
     return pc.add(sums_between(words, offsets), lengths.cast(pa.uint64()))
 
 
-_HASHES: Final[dict[Kind, Callable[[Any], Words]]] = {
-    Kind.BOOL: _of_bools,
-    Kind.BYTES: hashes_of_bytes,
-    Kind.FIXED: _of_fixed,
-    Kind.DECIMAL: _of_decimals,
-    Kind.STRUCT: _of_structs,
-    Kind.MAP: _of_maps,
-    Kind.LIST: _of_lists,
+_HASHES: Final[dict[HashKind, Callable[[Any], Words]]] = {
+    HashKind.BOOL: _of_bools,
+    HashKind.BYTES: hashes_of_bytes,
+    HashKind.FIXED: _of_fixed,
+    HashKind.DECIMAL: _of_decimals,
+    HashKind.STRUCT: _of_structs,
+    HashKind.MAP: _of_maps,
+    HashKind.LIST: _of_lists,
 }
