@@ -35,6 +35,8 @@ assert HEADER.size == HEADER_SIZE
 MAGIC_BLANK: Final = -1
 MAGIC_NORMAL: Final = 1
 MAGIC_NOOP: Final = 2
+MAX_MAGIC: Final = 3
+"""Of an entry, RocketMQ's own change of settings among them."""
 MIN_BLANK_SIZE: Final = 8
 """An entry only goes into a file if this many bytes stay behind it (magic and size of the
 padding)."""

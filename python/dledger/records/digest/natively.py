@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from dledger.records.digest import _native
+import dledger.records.digest._native as _native
 from dledger.records.digest.kinds import HashKind, is_unsigned, kind_of
 from dledger.records.digest.mixing import NULL, salt_of
 

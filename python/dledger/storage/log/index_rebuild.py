@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dledger.protocol.messages.entry import HEADER, HEADER_SIZE, MIN_BLANK_SIZE, Entry, LogEnd
+from dledger.protocol.messages.entry import (
+    HEADER,
+    HEADER_SIZE,
+    MAX_MAGIC,
+    MIN_BLANK_SIZE,
+    Entry,
+    LogEnd,
+)
 from dledger.storage.log.index import LogIndex, LogIndexUnit
 from dledger.storage.log.segments import SegmentFiles
-from dledger.storage.log.sound_runs import MAX_MAGIC
 from dledger.storage.log.walker import Bad, Finish, Padding, Walker, blank
 from dledger.storage.meta.recovery_point import before_first
 from dledger.types import NO_INDEX, Index, Term
@@ -112,3 +118,12 @@ def damaged_unit(data: SegmentFiles, event: Bad, walker: Walker) -> LogIndexUnit
     # Terms never fall, so the term lies between those of the neighbours, or the field is damaged.
     term = fields[3] if before <= fields[3] <= top else before if before >= 0 else max(top, 0)
     return LogIndexUnit(max(fields[0], 1), event.pos, size, event.first, Term(term))
+
+
+def size_at(data: memoryview, at: int) -> int:
+    """The size field of the header at ``at``; the least possible one when it is not all there or
+    absurd."""
+    if at < 0 or at + HEADER_SIZE > len(data):
+        return HEADER_SIZE
+    size: int = HEADER.unpack_from(data, at)[1]
+    return max(size, HEADER_SIZE)

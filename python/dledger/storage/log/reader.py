@@ -14,6 +14,7 @@ from dledger.errors import CorruptEntry, OffsetOutOfRange
 from dledger.protocol.messages.entry import (
     HEADER,
     HEADER_SIZE,
+    MAX_MAGIC,
     MIN_BLANK_SIZE,
     Entry,
     LogEnd,
@@ -23,10 +24,9 @@ from dledger.protocol.messages.entry import (
 from dledger.protocol.messages.entry_runs import Entries
 from dledger.storage.api import Fault
 from dledger.storage.log.index import LogIndex, LogIndexUnit
-from dledger.storage.log.index_rebuild import first_index, header_at, rebuild_index
+from dledger.storage.log.index_rebuild import first_index, header_at, rebuild_index, size_at
 from dledger.storage.log.run_reader import LEAST_BYTES, read_runs
 from dledger.storage.log.segments import SegmentFiles
-from dledger.storage.log.sound_runs import MAX_MAGIC
 from dledger.storage.log.walker import Chain
 from dledger.storage.meta.recovery_point import EMPTY_LOG, FIRST, before_first
 from dledger.types import Buffer, Index, Term, slots_dataclass
@@ -226,12 +226,12 @@ class Reader:
         for index in range(begin, last + 1):
             pos = self._skip_padding(pos, index, data, data_pos)
             at = pos - data_pos
-            size = _size_at(data, at)
+            size = size_at(data, at)
             if at + size > len(data):
                 if entries and taken + HEADER_SIZE > max_bytes:
                     break
                 data, data_pos, at = self._fetch(pos, max(want, HEADER_SIZE), view), pos, 0
-                size = _size_at(data, 0)
+                size = size_at(data, 0)
                 if HEADER_SIZE < size > len(data) and size <= view.end.end_pos - pos:
                     data = self._fetch(pos, size, view)
             if entries and taken + size > max_bytes:
@@ -390,12 +390,3 @@ class Reader:
         the entry in front of which a read begins, by retention."""
         now = self._view()
         return (now.cuts, now.begin_index) == (view.cuts, view.begin_index)
-
-
-def _size_at(data: memoryview, at: int) -> int:
-    """The size field of the header at ``at``; the least possible one when it is not all there or
-    absurd."""
-    if at < 0 or at + HEADER_SIZE > len(data):
-        return HEADER_SIZE
-    size: int = HEADER.unpack_from(data, at)[1]
-    return max(size, HEADER_SIZE)

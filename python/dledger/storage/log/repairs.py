@@ -17,6 +17,7 @@ from dledger.protocol.messages.entry import (
     HEADER,
     HEADER_SIZE,
     MAGIC_BLANK,
+    MAX_MAGIC,
     MIN_BLANK_SIZE,
     Entry,
     LogEnd,
@@ -29,7 +30,6 @@ from dledger.storage.disk.file_names import NEW_SUFFIX, file_name
 from dledger.storage.disk.small_files import remove
 from dledger.storage.log.reader import LogView, Reader
 from dledger.storage.log.segments import SegmentFiles, is_held
-from dledger.storage.log.sound_runs import MAX_MAGIC
 from dledger.storage.log.walker import Chain
 from dledger.types import Buffer, Index
 

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import Final
 
-from dledger.protocol.messages.entry import HEADER_SIZE, LogEnd
+from dledger.protocol.messages.entry import HEADER_SIZE, MAX_MAGIC, LogEnd
 from dledger.protocol.messages.entry_runs import (
     Entries,
     bodies_are_sound,
@@ -20,7 +20,6 @@ from dledger.protocol.messages.entry_runs import (
 )
 from dledger.storage.log.index import UNIT_SIZE, LogIndex, LogIndexUnit
 from dledger.storage.log.segments import SegmentFiles
-from dledger.storage.log.sound_runs import MAX_MAGIC
 from dledger.types import NO_TERM, Index, Position
 
 LEAST_BYTES: Final = 64 << 10

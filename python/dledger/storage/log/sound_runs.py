@@ -11,6 +11,7 @@ from typing import Final
 from dledger.protocol.messages.entry import (
     HEADER,
     HEADER_SIZE,
+    MAX_MAGIC,
     MIN_BLANK_SIZE,
     LogEnd,
     body_is_sound,
@@ -19,7 +20,6 @@ from dledger.protocol.messages.entry_bytes import count_chained
 from dledger.protocol.messages.entry_runs import Entries, EntryRun, bodies_are_sound
 from dledger.types import Index, Term
 
-MAX_MAGIC: Final = 3
 MOST: Final = 256
 """Entries of a run. Behind each damaged entry a run begins anew, and so many headers are looked at
 again in vain at most."""

@@ -13,6 +13,7 @@ from dledger.protocol.messages.entry import (
     HEADER,
     HEADER_SIZE,
     MAGIC_BLANK,
+    MAX_MAGIC,
     MIN_BLANK_SIZE,
     Entry,
     LogEnd,
@@ -21,7 +22,7 @@ from dledger.protocol.messages.entry import (
 )
 from dledger.protocol.messages.entry_runs import EntryRun
 from dledger.storage.log.segments import SegmentFiles
-from dledger.storage.log.sound_runs import MAX_MAGIC, sound_run
+from dledger.storage.log.sound_runs import sound_run
 from dledger.storage.log.zeros import CHUNK, first_nonzero
 from dledger.types import Buffer, Index, Position, slots_dataclass
 
