@@ -3,6 +3,7 @@ files."""
 
 from __future__ import annotations
 
+import shutil
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -10,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from dledger.backup import restoring
-from dledger.backup.restoring import MARK, SUFFIX
+from dledger.backup.new_directories import SUFFIX, staged
+from dledger.backup.restore_mark import MARK, finish
 from dledger.backup.target import LocalTarget
 from dledger.client import Client
-from dledger.errors import PathError
 from tests.backup.conftest import at as at_place
 from tests.backup.conftest import back_up
 from tests.killed_names import Names
@@ -22,7 +22,10 @@ from tests.killed_names import Names
 
 def restore(*targets: Path) -> None:
     """Two files in each directory, as stores have."""
-    with restoring.staged(*targets) as places:
+    if (told := finish(targets)) is not None:
+        assert told == {"made": 1}
+        return
+    with staged(*targets, told=lambda: {"made": 1}) as places:
         for place in places:
             (place / "data").mkdir()
             (place / "state").touch()
@@ -32,12 +35,13 @@ def is_whole(target: Path) -> bool:
     return (target / "data").is_dir() and (target / "state").exists()
 
 
-def test_restore_killed_at_any_step_is_whole_or_made_anew(
+def test_restore_killed_at_any_step_is_ended_or_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No step leaves a directory that a node would start in before all have their names, and the
-    same command then makes the group, or says that it is there."""
-    names = Names(monkeypatch)
+    same command then makes the group, or brings the restore to its end: where one node may have
+    begun, nothing is made anew."""
+    names, ended = Names(monkeypatch), 0
     for at in count():
         targets = [tmp_path / str(at) / name for name in ("n0", "n1", "n2")]
         if not names.killed(at, partial(restore, *targets)):
@@ -45,15 +49,52 @@ def test_restore_killed_at_any_step_is_whole_or_made_anew(
         may_start = [one for one in targets if one.exists() and not (one / MARK).exists()]
         if may_start:
             assert all(map(is_whole, targets))
-        try:
+            (may_start[0] / "begun").touch()
+        if len(may_start) < len(targets):
             restore(*targets)
-        except PathError:
-            assert may_start, f"killed at {at}"
-        else:
-            assert {one.name for one in targets[0].parent.iterdir()} == {"n0", "n1", "n2"}
-            assert not any((one / MARK).exists() for one in targets)
+            ended += len(may_start) > 0
+        assert not may_start or (may_start[0] / "begun").exists()
+        assert {one.name for one in targets[0].parent.iterdir()} == {"n0", "n1", "n2"}
+        assert not any((one / MARK).exists() for one in targets)
         assert all(map(is_whole, targets))
     assert at > 30
+    assert ended == 4  # killed before a sync or an unlink behind the first one
+
+
+def test_end_of_a_killed_restore_may_be_killed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = Names(monkeypatch)
+    for at in count():
+        targets = [tmp_path / str(at) / name for name in ("n0", "n1", "n2")]
+        names.before_unlink = lambda path: names.kill_in(0) if path.parent.name == "n1" else None
+        assert names.killed(-1, partial(restore, *targets))
+        names.before_unlink = lambda path: None
+        if not names.killed(at, partial(restore, *targets)):
+            break
+        if any((one / MARK).exists() for one in targets):
+            restore(*targets)
+        assert not any((one / MARK).exists() for one in targets)
+        assert all(map(is_whole, targets))
+    assert at > 5
+
+
+def test_mark_of_directories_that_are_gone_since_tells_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restore is made anew where one of them was removed, or is given others."""
+    targets = [tmp_path / name for name in ("n0", "n1")]
+    names = Names(monkeypatch)
+    names.before_unlink = lambda path: names.kill_in(0)
+    assert names.killed(-1, partial(restore, *targets))
+    names.before_unlink = lambda path: None
+    assert finish([*targets, tmp_path / "n2"]) is None
+    assert finish(targets[1:]) is None
+    shutil.rmtree(targets[0])
+    assert finish(targets) is None
+    assert (targets[1] / MARK).exists()
+    restore(*targets)
+    assert all(map(is_whole, targets))
 
 
 def test_killed_removal_of_a_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +134,7 @@ def test_mark_of_a_restore_outlives_what_is_beside_it(
                 assert targets[0].parent not in names.unsynced
 
     names.before_unlink = before_unlink
-    with restoring.staged(*targets) as places:
+    with staged(*targets) as places:
         assert not names.unsynced & set(places)
         (places[0] / "data").mkdir()
     assert marks == [rest, *targets]
@@ -106,7 +147,7 @@ def test_restore_that_fails_and_is_killed_then_is_made_anew(
     names = Names(monkeypatch)
 
     def fail(at: int, target: Path) -> None:
-        with suppress(ZeroDivisionError), restoring.staged(target) as (place,):
+        with suppress(ZeroDivisionError), staged(target) as (place,):
             (place / "data").mkdir()
             names.kill_in(at)
             raise ZeroDivisionError

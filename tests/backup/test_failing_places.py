@@ -11,9 +11,10 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from dledger.backup import restoring
 from dledger.backup.chunks import chunk_path
+from dledger.backup.new_directories import SUFFIX
 from dledger.backup.repository import STALE_S, Repository, Sign
+from dledger.backup.restore_mark import MARK
 from dledger.backup.target import LocalTarget, open_target
 from dledger.backup.verifying import verify_backups
 from dledger.client import Client
@@ -74,7 +75,7 @@ def test_restore_whose_disk_fails_leaves_all_directories_or_none(
         def fail(
             path: Path, *args: object, calls: list[int] = calls, at: int = fails_at, **more: object
         ) -> object:
-            if restoring.SUFFIX in path.name or path.name == restoring.MARK:
+            if SUFFIX in path.name or path.name == MARK:
                 calls[0] += 1
                 if calls[0] == at:
                     raise OSError(errno.ENOSPC, "no room")

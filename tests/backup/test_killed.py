@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from dledger.backup import restoring, target
+from dledger.backup import new_directories, target
 from dledger.backup.cut import plan_restore
 from dledger.backup.manifest import LogChunk
 from dledger.backup.repository import TORN_S, Repository
+from dledger.backup.restore_mark import MARK
 from dledger.backup.restoring import RestoreJob
 from dledger.backup.target import LocalTarget
 from dledger.client import Client
@@ -21,6 +22,7 @@ from dledger.config import GroupConfig
 from dledger.embedded.group import read_group
 from dledger.errors import CorruptStore, PathError
 from tests.backup.conftest import SMALL, FailingTarget, at, back_up, restore, restored, state
+from tests.killed_names import Names
 
 pytestmark = pytest.mark.usefixtures("small_chunks")
 
@@ -29,9 +31,9 @@ def test_rest_of_a_killed_restore_is_removed_by_the_next_one(
     lone: Client, place: Path, tmp_path: Path
 ) -> None:
     back_up(lone, place)
-    rest = tmp_path / "new" / ("n0" + restoring.SUFFIX)
+    rest = tmp_path / "new" / ("n0" + new_directories.SUFFIX)
     rest.mkdir(parents=True)
-    (rest / restoring.MARK).touch()
+    (rest / MARK).touch()
     (rest / "data").mkdir()
     restore(place, tmp_path / "new", nodes=1)
     assert [one.name for one in (tmp_path / "new").iterdir()] == ["n0"]
@@ -73,24 +75,64 @@ def test_restore_killed_between_names_is_no_group_and_is_made_anew(
         assert state(new.client()) == state(lone)
 
 
+def killed_between_two_marks(place: Path, new: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restore of three nodes, of which one has its mark."""
+    names = Names(monkeypatch)
+    names.before_unlink = lambda path: names.kill_in(0) if path == new / "n1" / MARK else None
+    assert names.killed(-1, lambda: restore(place, new))
+    names.before_unlink = lambda path: None
+    assert [name for name in ("n0", "n1", "n2") if (new / name / MARK).exists()] == ["n2"]
+
+
+def test_restore_killed_between_two_marks_is_ended_by_the_same_command(
+    lone: Client, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of the nodes may have begun by then, and may have appended."""
+    back_up(lone, place)
+    new = tmp_path / "new"
+    killed_between_two_marks(place, new, monkeypatch)
+    (new / "n0" / "begun").touch()
+    report = restore(place, new)
+    assert (report.group, report.members) == ("test", ("n0", "n1", "n2"))
+    assert (new / "n0" / "begun").exists()
+    with restored(new) as group:
+        assert state(group.client()) == state(lone)
+        found = group.client().status().values()
+        assert {one["group_id"] for one in found} == {report.group_id}
+
+
+def test_restore_killed_between_two_marks_is_no_other_one(
+    lone: Client, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back_up(lone, place)
+    new = tmp_path / "new"
+    killed_between_two_marks(place, new, monkeypatch)
+    with pytest.raises(PathError, match=r"had made the group test there.* and it is complete now"):
+        restore(place, new, 3)
+    with pytest.raises(PathError, match=r"has something in it.*Nothing was changed"):
+        restore(place, new)
+    with restored(new) as group:
+        assert state(group.client()) == state(lone)
+
+
 def test_rest_of_a_restore_has_its_mark_until_all_else_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that the removal may be killed, too, and no half of a node is taken for one."""
     target = tmp_path / "n0"
     (target / "data").mkdir(parents=True)
-    (target / restoring.MARK).touch()
+    (target / MARK).touch()
     removed: list[str] = []
     real = shutil.rmtree
 
     def rmtree(path: Path, **more: bool) -> None:
         removed.append(path.name)
-        assert (target / restoring.MARK).exists()
+        assert (target / MARK).exists()
         real(path, **more)
 
     monkeypatch.setattr(shutil, "rmtree", rmtree)
-    (tmp_path / ("n0" + restoring.SUFFIX)).mkdir()  # killed before it had its mark
-    with restoring.staged(target) as (fresh,):
+    (tmp_path / ("n0" + new_directories.SUFFIX)).mkdir()  # killed before it had its mark
+    with new_directories.staged(target) as (fresh,):
         (fresh / "data").mkdir()
     assert removed == ["data"]
     assert [one.name for one in target.iterdir()] == ["data"]

@@ -55,7 +55,7 @@ from contextlib import contextmanager
 from dledger.backup import restoring
 
 @contextmanager
-def staged(*targets):
+def staged(*targets, told=None):
     for one in targets:
         one.mkdir(parents=True)
     yield targets

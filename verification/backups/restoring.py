@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any, Final
 
-from dledger.backup.restoring import MARK
+from dledger.backup.restore_mark import MARK
 from dledger.client import Client
 from dledger.config import GroupConfig, NodeConfig
 from dledger.embedded import EmbeddedGroup
@@ -67,10 +67,10 @@ def _accepted(world: World, directories: list[Path], told: Told) -> bool:
         return True
     world.expect(told.code != COMPLETE, f"a complete restore without its directories: {told}")
     if open_:
-        # killed between the marks of several directories: all are complete
+        # killed between the marks of several directories: all are complete, and the same command
+        # brings that to its end
         world.expect(named == directories, f"of {directories} only {open_} may be used: {told}")
         world.figures["killed between two marks"] += 1
-        shutil.rmtree(directories[0].parent)
         return False
     for one in named:
         try:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import secrets
-import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from dledger.backup.additions import RestoredNames, behind
 from dledger.backup.cut import RestorePlan
+from dledger.backup.new_directories import staged
 from dledger.backup.reading import BackupReader, OnBytes
-from dledger.backup.target import HOST, Target, named
+from dledger.backup.restore_mark import finish
+from dledger.backup.target import HOST, Target
 from dledger.catalog.snapshot import version_of
 from dledger.config import BODY_ROOM, EMBEDDED_DEFAULTS, GroupConfig
 from dledger.embedded.groupfile import GroupFile
-from dledger.embedded.home import GROUP_FILE, Home
+from dledger.embedded.home import Home
 from dledger.embedded.ports import free_ports
 from dledger.embedded.settings import check_replicas
 from dledger.errors import PathError
@@ -30,18 +31,15 @@ from dledger.protocol.messages.entry_runs import Entries
 from dledger.protocol.messages.group_version import check_supported
 from dledger.protocol.messages.membership import Membership
 from dledger.raft.state.group import drawn_name
-from dledger.storage.disk.small_files import make_directory, sync_names_above
+from dledger.storage.disk.small_files import make_directory
 from dledger.storage.file_store import FileStore
 from dledger.storage.meta.snapshots import SNAPSHOTS
 from dledger.storage.meta.tables import TABLES
-from dledger.storage.opening import UNFINISHED, open_settings
+from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.storage.recovery.snapshot_install import Staging
 from dledger.types import NO_INDEX, NO_TERM, Index, NodeId, Term
 
-SUFFIX: Final = ".restoring"
-MARK: Final = UNFINISHED
-"""A file in a directory that is not complete: the next attempt removes the directory."""
 SYNC_BYTES: Final = 64 << 20
 USUAL_BODY_BYTES: Final = GroupConfig(members=(NodeId("n0"),)).max_body_bytes
 LOOPBACK: Final = "127.0.0.1"
@@ -63,6 +61,12 @@ class RestoreReport:
     version: int
     """The group's."""
 
+    @classmethod
+    def of_told(cls, told: Mapping[str, Any]) -> RestoreReport:
+        """From its fields as JSON has them."""
+        members = tuple(map(NodeId, told["members"]))
+        return cls(**{**told, "members": members, "left_out": tuple(told["left_out"])})
+
     @property
     def sizes(self) -> dict[str, int]:
         """Settings that the nodes need: the sizes of files that the old group had, and the largest
@@ -70,85 +74,6 @@ class RestoreReport:
         sizes = {"segment_bytes": self.segment_bytes, "index_file_bytes": self.index_file_bytes}
         largest = self.segment_bytes - BODY_ROOM
         return {**sizes, "max_body_bytes": largest} if largest < USUAL_BODY_BYTES else sizes
-
-
-@contextmanager
-def staged(*targets: Path) -> Iterator[tuple[Path, ...]]:
-    """Directories to write into that get their names when all is done, each at once and durably.
-    No node starts in one of them before all have theirs. The rest of a killed restore is removed.
-
-    Raises:
-        PathError: one is there and not empty, or cannot be made.
-    """
-    places = tuple(one.with_name(one.name + SUFFIX) for one in targets)
-    rests = _rests(targets)
-    moved: list[tuple[Path, Path]] = []
-    try:
-        for place in (*rests, *places):
-            with named(str(place)):
-                _remove_rest(place)
-        for place in places:
-            with named(str(place)):
-                place.mkdir(mode=0o700, parents=True)
-                (place / MARK).touch()
-                HOST.fsync_dir(place)  # none of its files outlives a power cut without the mark
-        yield places
-        for place in places:
-            with named(str(place)):
-                for directory in (place, *(one for one in place.rglob("*") if one.is_dir())):
-                    HOST.fsync_dir(directory)
-        for place, target in zip(places, targets, strict=True):
-            with named(str(target)):
-                place.rename(target)
-                moved.append((place, target))
-                sync_names_above(HOST, target)
-        for target in targets:
-            with named(str(target)):
-                (target / MARK).unlink()
-                HOST.fsync_dir(target)
-    except (Exception, KeyboardInterrupt):
-        for place, target in moved:  # all of them, or none
-            with suppress(OSError):
-                target.rename(place)
-        for rest in places:
-            with suppress(OSError):
-                _remove_rest(rest)
-            shutil.rmtree(rest, ignore_errors=True)
-        raise
-
-
-def _rests(targets: Sequence[Path]) -> list[Path]:
-    """Those that a restore had named when it was killed, and in which no node has started.
-
-    Raises:
-        PathError: another one is there and not empty.
-    """
-    # a whole path group is one directory: it is there with its name
-    rests = [one for one in targets if (one / MARK).exists() and not (one / GROUP_FILE).exists()]
-    for target in targets:
-        with named(str(target)):
-            is_there = (target.is_symlink() or target.exists()) and target not in rests
-            if is_there and (target.is_symlink() or not target.is_dir() or any(target.iterdir())):
-                more = f", and {rests[0]} is of a restore that was killed" if rests else ""
-                raise PathError(
-                    f"{target} has something in it, maybe a group's files{more}: name a directory "
-                    "that is not there, or an empty one. Nothing was changed"
-                )
-    return rests
-
-
-def _remove_rest(place: Path) -> None:
-    """Remove what a killed restore has left; its mark goes last, on the disk too, so that it is
-    known until then."""
-    if (place / MARK).exists():
-        for one in place.iterdir():
-            if one.name != MARK:
-                shutil.rmtree(one) if one.is_dir() else one.unlink()
-        HOST.fsync_dir(place)
-        (place / MARK).unlink()
-    elif not place.is_dir() or any(place.iterdir()):
-        return
-    place.rmdir()
 
 
 @dataclass(slots=True)
@@ -271,9 +196,36 @@ class RestoreJob:
         return report
 
     def to_directories(self, group: str, directories: Mapping[NodeId, Path]) -> RestoreReport:
-        """One directory for each node of a group that `dledger serve` runs."""
-        with staged(*directories.values()) as places:
-            return self._restore(group, dict(zip(directories, places, strict=True)))
+        """One directory for each node of a group that `dledger serve` runs. A restore into them
+        that was killed when all of them were there is brought to its end.
+
+        Raises:
+            PathError: that one was of another backup, index, group or topics, or for other nodes.
+        """
+        targets, asked = tuple(directories.values()), self._asked(group, directories)
+        made: list[RestoreReport] = []
+        if (told := finish(targets)) is not None:
+            made.append(RestoreReport.of_told(told["report"]))
+            if told["asked"] != asked:
+                raise PathError(
+                    f"{', '.join(map(str, targets))}: a restore that was killed had made the group "
+                    f"{made[0].group} there, as of entry {made[0].index}, and it is complete now. "
+                    "Name other directories for another one"
+                )
+            return made[0]
+        with staged(*targets, told=lambda: {"asked": asked, "report": asdict(made[0])}) as places:
+            made.append(self._restore(group, dict(zip(directories, places, strict=True))))
+        return made[0]
+
+    def _asked(self, group: str, directories: Mapping[NodeId, Path]) -> dict[str, Any]:
+        """The words of a command by which it is known again, as JSON has them."""
+        log = self.plan.log
+        return {
+            "from": [log.group, log.group_id, self.plan.last],
+            "group": group,
+            "nodes": {node: str(place.absolute()) for node, place in directories.items()},
+            "topics": sorted(self.topics),
+        }
 
     def _restore(self, group: str, places: Mapping[NodeId, Path]) -> RestoreReport:
         log = self.plan.log

@@ -14,7 +14,7 @@ from dledger.storage.file_store import FileStore
 from dledger.storage.recovery.open_files import StoreSettings, open_parts
 
 UNFINISHED: Final = "restore-is-not-finished"
-"""A file in a directory of a restore that has not given all of its directories their names."""
+"""A file in a directory of a restore that is not complete; see `dledger.backup.restore_mark`."""
 
 
 def open_store(
@@ -38,7 +38,7 @@ def open_store(
     if (Path(node.directory) / UNFINISHED).exists():
         raise PathError(
             f"{node.directory} is of a restore that was killed before the directories of all nodes "
-            "were there: run the same 'dledger restore' again, which makes them anew"
+            "were there: run the same 'dledger restore' again, which ends it or makes them anew"
         )
     return open_settings(StoreSettings.of(config, node), disk or RealDisk(), keeping, environment)
 
