@@ -35,7 +35,7 @@ from tests.node.damaging import damage
 from tests.node.elections import QUICK
 from tests.node.test_node_repair import faulty, fill
 from tests.node.trimming import payload
-from verification.disk.memory_disk import MemoryDisk
+from verification.disk.memory_disk import MemoryDisk, kills
 
 ALICE = Principal("User:alice")
 
@@ -244,6 +244,27 @@ def test_files_are_set_aside_at_their_size_and_the_oldest_goes() -> None:
     kept = [line["details"]["number"] for name in reversed(names) for line in kit.lines(name)]
     assert kept == list(range(60 - len(kept), 60))
     assert 10 < len(kept) < 30
+
+
+def test_a_rotation_that_is_killed_loses_the_oldest_file_alone() -> None:
+    names = [f"/n0/audit.log{suffix}" for suffix in (".3", ".2", ".1", "")]
+
+    def begin(disk: MemoryDisk) -> AuditFile:
+        return AuditFile(disk, Path("/n0"), environment=Clock(), max_bytes=5, files=4)
+
+    def prepare() -> tuple[MemoryDisk]:
+        disk = MemoryDisk()
+        disk.mkdir(Path("/n0"))
+        for number, name in enumerate(names):
+            disk.open(Path(name), create=True).pwritev([b"full%d\n" % number], 0)
+        return (disk,)
+
+    for (disk,) in kills(prepare, lambda disk: begin(disk).write(b"next\n"), least=5):
+        disk.reboot(power=False)
+        begin(disk).write(b"last\n")
+        there = [Path(name) for name in names if disk.exists(Path(name))]
+        kept = b"".join(bytes(disk.content(path)) for path in there).split()
+        assert kept == [b"full1", b"full2", b"full3", b"last"]
 
 
 def test_a_restart_goes_on_in_the_same_file() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from dledger.errors import ConfigError, PathError
 from dledger.protocol.messages.entry import HardState
 from dledger.storage.offline.reset_term import MARGIN, reset_terms
 from dledger.types import MAX_TERM, TERM_JUMP, Index, NodeId, Term
-from verification.disk.memory_disk import MemoryDisk
+from verification.disk.memory_disk import MemoryDisk, kills
 
 WIRE_MAX = (1 << 63) - 1
 ROOTS = [Path(f"/disk/n{number}") for number in range(3)]
@@ -45,6 +46,29 @@ def test_all_members_get_one_term_behind_every_log_with_their_votes_spent(kit, d
     for root in ROOTS:
         state = state_of(kit, disk, root)
         assert (state.term, state.voted_for) == (7 + MARGIN, root.name)
+
+
+def test_killed_reset_is_said_again_or_has_reset_all_that_are_astray(kit):
+    """A member that is not astray may keep its lower term then: it takes the others' as any."""
+    terms = (WIRE_MAX, MAX_TERM, 9)
+
+    def prepare() -> tuple[MemoryDisk]:
+        disk = MemoryDisk()
+        for root, term in zip(ROOTS, terms, strict=True):
+            make(kit, disk, root, term)
+        return (disk,)
+
+    again = 0
+    for (disk,) in kills(prepare, lambda disk: reset_terms(ROOTS, disk=disk), least=6):
+        disk.reboot(power=True)
+        with suppress(ConfigError):  # no term is astray any more
+            reset_terms(ROOTS, disk=disk)
+            again += 1
+        for root in ROOTS[:2]:
+            state = state_of(kit, disk, root)
+            assert (state.term, state.voted_for) == (3 + MARGIN, root.name)
+        assert state_of(kit, disk, ROOTS[2]).term in {9, 3 + MARGIN}
+    assert again
 
 
 def test_entries_and_the_commit_hint_stay_as_they_are(kit, disk):

@@ -98,12 +98,15 @@ class AuditFile:
         self._size += len(lines)
 
     def _rotate(self) -> None:
+        """Each file takes the next older name, up to the first that is free: where this failed or
+        was killed before, that is in the middle, and the files behind it have theirs already."""
         names = [self._path, *(self._numbered(n) for n in range(1, self._files))]
-        if self._disk.exists(names[-1]):
-            self._disk.unlink(names[-1])
-        for newer, older in zip(names[-2::-1], names[:0:-1], strict=True):
-            if self._disk.exists(newer):
-                self._disk.rename(newer, older)
+        free = next((at for at, name in enumerate(names) if not self._disk.exists(name)), None)
+        if free is None:
+            free = len(names) - 1
+            self._disk.unlink(names[free])
+        for at in range(free, 0, -1):
+            self._disk.rename(names[at - 1], names[at])
 
     def _numbered(self, number: int) -> Path:
         return self._path.with_name(f"{AUDIT_FILE}.{number}")
