@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from dledger.rocketmq.files.layout import open_store
 from dledger.rocketmq.files.ranges import plan_store, read_range
 from dledger.rocketmq.files.storage import Storage
 from tests.cli.commands import out, refusal
+from tests.killed_names import Names
 
 
 def read_all(root: Path, layout: str = "rocketmq") -> list[dict[str, object]]:
@@ -126,6 +129,65 @@ def test_a_directory_is_there_only_when_all_is_in_it(tmp_path: Path) -> None:
     assert not left.exists()
 
 
+def export(target: Path) -> None:
+    with staged(target) as place:
+        (place / "data").mkdir()
+        (place / "data" / "file").touch()
+
+
+def test_export_killed_at_any_step_is_whole_or_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = Names(monkeypatch)
+    for at in count():
+        target = tmp_path / str(at) / "out"
+        if not names.killed(at, partial(export, target)):
+            break
+        is_there = target.exists()
+        assert not is_there or (target / "data" / "file").exists()
+        if is_there:
+            with pytest.raises(PathError, match="is there already"):
+                export(target)
+        else:
+            export(target)
+        assert [one.name for one in target.iterdir()] == ["data"]
+        assert not list(target.parent.glob("out.*"))
+    assert at > 10
+
+
+def test_export_that_has_its_name_outlives_a_power_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, target = Names(monkeypatch), tmp_path / "new" / "out"
+    marks = []
+
+    def before_unlink(path: Path) -> None:
+        marks.append(path.name)
+        assert not names.unsynced
+
+    names.before_unlink = before_unlink
+    export(target)
+    assert marks == ["out.partial.written"]
+
+
+def test_removal_of_an_export_that_was_killed_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = Names(monkeypatch)
+    for mark in (f"out.partial/{MARK}", "out.partial.written"):
+        for at in count():
+            target = tmp_path / mark / str(at) / "out"
+            (target.parent / "out.partial" / "half").mkdir(parents=True)
+            (target.parent / mark).touch()
+            is_killed = names.killed(at, partial(export, target))
+            if not target.exists():
+                export(target)
+            assert [one.name for one in target.iterdir()] == ["data"]
+            if not is_killed:
+                break
+        assert at > 10
+
+
 def test_what_somebody_else_has_put_there_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
@@ -133,11 +195,13 @@ def test_what_somebody_else_has_put_there_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "other.partial" / "file").touch()
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "empty")
+    (tmp_path / "full.partial.written").write_text("a report")
     for name in ("full", "other", "link"):
         with pytest.raises(PathError), staged(tmp_path / name):
             pass
     assert (tmp_path / "full" / "file").exists()
     assert (tmp_path / "other.partial" / "file").exists()
+    assert (tmp_path / "full.partial.written").exists()
     with staged(tmp_path / "empty") as place:
         (place / "whole").touch()
     assert (tmp_path / "empty" / "whole").exists()

@@ -62,7 +62,6 @@ def adopt(
     from dledger.node.rocketmq.adoption import adopt as carry_out
     from dledger.node.rocketmq.adoption import plan_adoption
     from dledger.rocketmq.dispatch.reput_columns import ColumnReput
-    from dledger.rocketmq.store.files import sync_directory
     from dledger.rocketmq.upgrade.adoption import copy_store
     from dledger.rocketmq.upgrade.examine import examine
 
@@ -92,7 +91,6 @@ def adopt(
                     carry_out(
                         plan_adoption(examine(place), group, node_id, index_file_bytes), ColumnReput
                     )
-                sync_directory(target.absolute().parent)
     if not dry_run:
         tell_next(plan, target or root)
 
