@@ -22,6 +22,7 @@ from dledger.protocol.messages.catalog_commands import EnforceSecret
 from dledger.protocol.messages.client import ExecuteRequest, StatusRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloProof, HelloRequest, HelloResponse
+from dledger.storage.disk.disk import RealDisk
 from dledger.storage.opening import open_settings
 from dledger.storage.recovery.open_files import StoreSettings
 from dledger.types import NodeId
@@ -356,6 +357,16 @@ def test_nodes_on_one_machine_find_the_users_secret(tmp_path: Path, user_directo
     assert with_secret(config(tmp_path), HERE).secret_file == str(user_directory / "secret")
     # has no peers
     assert with_secret(config(tmp_path), {NodeId("n0"): "10.1.2.3:1"}).secret_file == ""
+
+
+def test_the_last_node_of_a_group_still_finds_the_users_secret(
+    tmp_path: Path, user_directory: Path
+) -> None:
+    """Those that are added to it, as behind ``dledger recover``, have to prove it."""
+    alone = {NodeId("n0"): HERE[NodeId("n0")]}
+    assert with_secret(config(tmp_path), alone).secret_file == ""
+    Enforcement(RealDisk(), config(tmp_path).directory)
+    assert with_secret(config(tmp_path), alone).secret_file == str(user_directory / "secret")
 
 
 @pytest.mark.parametrize(("fields", "addresses"), [({}, AWAY), ({"host": "0.0.0.0"}, HERE)])

@@ -13,6 +13,8 @@ from dledger.config import NodeConfig
 from dledger.errors import ConfigError
 from dledger.net.address import split_address
 from dledger.net.user_directory import user_secret
+from dledger.node.peers.secret_enforcement import is_enforced
+from dledger.storage.disk.disk import RealDisk
 from dledger.storage.meta.hard_state import STATE_FILE
 from dledger.types import NodeId
 
@@ -80,7 +82,11 @@ def with_secret(node: NodeConfig, addresses: Mapping[NodeId, str]) -> NodeConfig
 
 
 def _with_secret(node: NodeConfig, addresses: Mapping[NodeId, str]) -> NodeConfig:
-    if node.secret_file or node.tls is not None or len(addresses) == 1:
+    if node.secret_file or node.tls is not None:
+        return node
+    # One that is alone needs none, unless it had others that were to prove it, as before dledger
+    # recover.
+    if len(addresses) == 1 and not is_enforced(RealDisk(), node.directory):
         return node
     try:
         outside = [
