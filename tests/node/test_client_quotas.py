@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from dledger import Client
 from dledger.errors import ConfigError, Unavailable
 from dledger.net.connections.connection import Connection
-from dledger.node.access.client_quotas import LEAST_PAUSE_S, MOST_HELD_S, MOST_NAMES, Budget
+from dledger.node.access.client_quotas import LEAST_PAUSE_S, MOST_HELD_S, Budget
+from dledger.node.access.traffic import MOST_NAMES
 from dledger.protocol.messages.catalog_commands import WHOLE_GROUP, AlterQuotas
 from dledger.protocol.messages.client import AppendRequest, StatusRequest
 from dledger.protocol.messages.codes import Code

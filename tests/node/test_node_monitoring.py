@@ -24,7 +24,7 @@ from dledger.environment import REAL
 from dledger.errors import ConfigError, PortInUse
 from dledger.net.secret import create_secret
 from dledger.node import node as node_module
-from dledger.node.access.client_quotas import MOST_NAMES
+from dledger.node.access.traffic import MOST_NAMES
 from dledger.node.monitoring import families, http_server, values
 from dledger.node.monitoring.monitor import Monitor
 from dledger.node.monitoring.topics import LagSeries

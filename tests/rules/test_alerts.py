@@ -92,6 +92,12 @@ def test_metrics_page_names_the_runbook_of_each_metric_with_an_alert() -> None:
     assert told == {name: " ".join(sorted(links)) for name, links in wanted.items()}
 
 
+def test_on_call_table_is_about_metrics_that_there_are() -> None:
+    rows = table((TOP / "docs" / "operations.md").read_text(), "question or task | how")
+    text = " ".join(cell for row in rows for cell in row)
+    assert "dledger_requests_refused_total" in metrics_in(" ".join(re.findall(r"`[^`]+`", text)))
+
+
 def command_of(words: list[str]) -> click.Command:
     """The command that some words name, which are taken away."""
     command: click.Command = main

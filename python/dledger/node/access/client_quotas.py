@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 from dledger.catalog.access.quotas import BYTES_IN, BYTES_OUT, CONNECTIONS, REQUESTS
 from dledger.net import Connection
 from dledger.net.limits.turns import Clock
+from dledger.node.access.traffic import MOST_NAMES, OTHER
 from dledger.node.context import NodeContext, NodePart
 from dledger.protocol.messages.throttling import ThrottleNotice
 from dledger.protocol.wire import encode
@@ -28,9 +29,6 @@ MOST_HELD_S: Final = 2.0
 LEAST_PAUSE_S: Final = 0.005
 """The shortest pause: to pause and resume a thousand connections for less would cost more than the
 requests."""
-MOST_NAMES: Final = 100
-"""Principals whose throttling the status counts by name; the rest is `OTHER`."""
-OTHER: Final = "other"
 BURST_SHARE: Final = 50
 """Requests of one connection that are taken in one turn, as a share of those of a second."""
 

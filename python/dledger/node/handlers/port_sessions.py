@@ -17,6 +17,7 @@ from dledger.net.limits.accounts import account_of
 from dledger.net.limits.connection_slots import TooMany
 from dledger.net.limits.turns import Pace, Turns
 from dledger.node.access.client_quotas import Budget, ClientQuotas, Counts
+from dledger.node.access.traffic import Traffic
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.peers.handshake import Gate, Visit
 from dledger.node.peers.logins import Login, LoginPauses
@@ -53,6 +54,8 @@ class PortSession:
     """It knows what a `ThrottleNotice` is."""
     budget: Budget | None = None
     """Its principal's rates at this node; None: it has none."""
+    counts_for: str = ""
+    """The name under which `Traffic` has a client's bytes."""
 
 
 class PausedLogin:
@@ -69,6 +72,8 @@ class PortSessions(NodePart):
         super().__init__(context)
         self._gate = gate
         self._quotas = ClientQuotas(context, resume=resume)
+        self.traffic = Traffic()
+        context.status.add(self._principals)
         self.listener: Listener | None = None
         """The port, once it is open."""
         self.clients: dict[Connection, None] = {}
@@ -193,6 +198,7 @@ class PortSessions(NodePart):
             self._context.accounts.enter(principal)
             self.clients[connection] = None
             self._quotas.begin(connection, session)
+            session.counts_for = self.traffic.begin(principal, connection)
             self.used_ms = self._now_ms()
 
     def end_member(self, member: NodeId, reason: str) -> None:
@@ -204,6 +210,10 @@ class PortSessions(NodePart):
     def throttled(self) -> Counts:
         """As `ClientQuotas` has it."""
         return self._quotas.throttled
+
+    def _principals(self) -> dict[str, Any]:
+        moved = self.traffic.moved().items()
+        return {"principals": {name: one._asdict() for name, one in moved}}
 
     def is_paused(self, connection: Connection) -> bool:
         """Whether the principal at the other side has overdrawn its quotas."""
@@ -260,6 +270,7 @@ class PortSessions(NodePart):
         elif connection in self.clients:
             del self.clients[connection]
             self._quotas.end(connection, connection.context)
+            self.traffic.end(connection.context.counts_for, connection)
             self._context.accounts.leave(connection.context.principal)
             self.used_ms = self._now_ms()
             return True

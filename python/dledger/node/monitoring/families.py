@@ -85,6 +85,9 @@ _ALL: Final = (
     Family("dledger_requests_throttled_total", _C, "requests behind which a client had to wait"),
     Family("dledger_throttled_seconds_total", _C, "times in which no request of a principal was "
            "taken, since it was over a quota", "principal"),
+    Family("dledger_principal_received_bytes_total", _C, "bytes that the node has got from clients "
+           "of a principal", "principal"),
+    Family("dledger_principal_sent_bytes_total", _C, "bytes that it has sent to them", "principal"),
     Family("dledger_pending_requests", _G, "writes that wait for their answers"),
     Family("dledger_pending_bytes", _G, "their bytes"),
     Family("dledger_pending_bytes_limit", _G, "pending_bytes: more is refused"),

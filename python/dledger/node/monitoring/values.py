@@ -130,11 +130,16 @@ def _damage(parts: NodeParts) -> Values:
 
 def _clients(parts: NodeParts) -> Values:
     throttled = list(parts.router.port_sessions.throttled.items())
+    moved = parts.router.port_sessions.traffic.moved().items()
     return {
         "dledger_client_connections": parts.router.clients,
         "dledger_client_connections_limit": parts.context.node.max_connections,
         "dledger_requests_total": parts.router.client_requests,
         "dledger_throttled_seconds_total": {name: one["ms"] / 1000 for name, one in throttled},
+        "dledger_principal_received_bytes_total": {
+            name: float(one.received) for name, one in moved
+        },
+        "dledger_principal_sent_bytes_total": {name: float(one.sent) for name, one in moved},
         "dledger_pending_requests": parts.proposals.waiting,
         "dledger_pending_bytes": parts.proposals.unanswered.held_bytes,
         "dledger_pending_bytes_limit": parts.context.group.pending_bytes,
