@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dledger.node.access.traffic import MOST_NAMES, Moved, Traffic
+from dledger.node.access.traffic import MOST_NAMES, MovedBytes, Traffic
 from dledger.types import Principal
 from tests.node.bodies import body
 from tests.node.scraping import samples
@@ -27,12 +27,12 @@ def test_bytes_of_open_and_ended_connections_are_added() -> None:
     assert traffic.moved() == {}
     name = traffic.begin(ALICE, first)
     assert traffic.begin(ALICE, second) == name == ALICE
-    assert traffic.moved() == {ALICE: Moved(2, 15, 3)}
+    assert traffic.moved() == {ALICE: MovedBytes(2, 15, 3)}
     first.received += 100
     traffic.end(name, first)
-    assert traffic.moved() == {ALICE: Moved(1, 115, 3)}, "nothing falls when one ends"
+    assert traffic.moved() == {ALICE: MovedBytes(1, 115, 3)}, "nothing falls when one ends"
     traffic.end(name, second)
-    assert traffic.moved() == {ALICE: Moved(0, 115, 3)}
+    assert traffic.moved() == {ALICE: MovedBytes(0, 115, 3)}
 
 
 def test_so_many_principals_have_a_name_and_keep_it() -> None:
@@ -42,7 +42,7 @@ def test_so_many_principals_have_a_name_and_keep_it() -> None:
         traffic.end(traffic.begin(Principal(f"User:u{number}"), connection), connection)
     moved = traffic.moved()
     assert len(moved) == MOST_NAMES + 1
-    assert (moved["User:u0"], moved["other"]) == (Moved(0, 1, 0), Moved(0, 5, 0))
+    assert (moved["User:u0"], moved["other"]) == (MovedBytes(0, 1, 0), MovedBytes(0, 5, 0))
     assert traffic.begin(Principal("User:u0"), FakeConnection()) == "User:u0"
 
 

@@ -23,7 +23,7 @@ class Counting(Protocol):
     handed: int
 
 
-class Moved(NamedTuple):
+class MovedBytes(NamedTuple):
     """Bytes since the node's start, and open connections."""
 
     connections: int
@@ -64,10 +64,10 @@ class Traffic:
             tuple(one for one in of.open if one is not connection),
         )
 
-    def moved(self) -> dict[str, Moved]:
+    def moved(self) -> dict[str, MovedBytes]:
         """By name."""
         return {
-            name: Moved(
+            name: MovedBytes(
                 len(of.open),
                 of.received + sum(one.received for one in of.open),
                 of.sent + sum(one.handed for one in of.open),
