@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from operator import mul
 from typing import Final
@@ -92,9 +92,15 @@ class IndexHead:
     count: int
     """Number of the next unit."""
 
+    @property
+    def head(self) -> tuple[int, int, int, int, int, int]:
+        """All of it, in the order of the file."""
+        begin, end = self.begin_timestamp, self.end_timestamp
+        return begin, end, self.begin_offset, self.end_offset, self.used_slots, self.count
+
     def pack_head(self) -> bytes:
         """40 bytes."""
-        return HEADER.pack(*astuple(self))
+        return HEADER.pack(*self.head)
 
 
 class IndexReader(IndexHead):
@@ -183,16 +189,17 @@ class IndexReader(IndexHead):
                     f"index unit {newest} leads on to unit {number}; chains lead to older units "
                     f"only"
                 )
-            newest, unit = number, self.unit(number)
-            if unit.key_hash % self.slots != slot:
+            newest, unit = number, self._read(self._unit_at(number), UNIT.size)
+            hashed, place, seconds, previous = UNIT.unpack(unit)
+            if hashed % self.slots != slot:
                 raise FormatError(
-                    f"index unit {number}, of hash {unit.key_hash}, is in the chain of slot {slot}"
+                    f"index unit {number}, of hash {hashed}, is in the chain of slot {slot}"
                 )
-            stored = self.begin_timestamp + unit.seconds * 1000
+            stored = self.begin_timestamp + seconds * 1000
             late = begin is None or stored + 999 >= begin
-            if unit.key_hash == wanted and late and (end is None or stored <= end):
-                found.append(unit.physical_offset)
-            number = unit.previous
+            if hashed == wanted and late and (end is None or stored <= end):
+                found.append(place)
+            number = previous
         return found
 
     def _unit_at(self, number: int) -> int:

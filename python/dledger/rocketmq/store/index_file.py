@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable
-from dataclasses import astuple
 from pathlib import Path
 from typing import Final
 
@@ -59,7 +58,7 @@ class OpenIndex(IndexHead):
             head = self.reader()
         except FormatError as error:
             raise CorruptStore(f"{path}: {error}; remove the file, which loses its keys") from None
-        super().__init__(*astuple(head))
+        super().__init__(*head.head)
         self.count = max(1, head.count)
         self._units: list[bytes] = []
         self._slots: dict[int, int] = {}
@@ -176,7 +175,7 @@ class OpenIndex(IndexHead):
     def reader(self) -> IndexReader:
         """The written part, for looking up."""
         return IndexReader(
-            lambda place, length: bytes(self._map[place : place + length]),
+            lambda place, length: self._map[place : place + length],
             len(self._map),
             slots=self.slots,
         )
