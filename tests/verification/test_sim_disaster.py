@@ -27,6 +27,12 @@ def test_a_group_is_made_from_one_disk_and_old_members_stay_outside() -> None:
     assert {DISASTER, AHEAD, BACK, BEHIND} <= bites
 
 
+def test_a_seed_with_a_group_made_from_one_disk_leaves_the_same_trace() -> None:
+    first = run(1, DISASTER)
+    assert first.bites[DISASTER]
+    assert run(1, DISASTER) == first
+
+
 def test_nodes_of_either_group_that_take_one_another_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -191,7 +191,8 @@ class Disaster:
             try:
                 survivor = self._look()
                 place = join_address(*self._world.places[self._survivor.name])
-                made = recover(survivor, place, group_name(survivor, None), disk)
+                name = group_name(survivor, None)
+                made = recover(survivor, place, name, disk, dice=self._rng.below)
                 self._end = survivor.end.index
             except ProcessKilled:
                 self._world.counts.bite(KILLED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -95,9 +96,16 @@ def group_name(survivor: Survivor, given: str | None) -> str:
     return given or DEFAULT_NAME
 
 
-def recover(survivor: Survivor, address: str, name: str, disk: Disk) -> RecoveredGroup:
+def recover(
+    survivor: Survivor,
+    address: str,
+    name: str,
+    disk: Disk,
+    *,
+    dice: Callable[[int], int] = secrets.randbelow,
+) -> RecoveredGroup:
     """Make the group; durable on return. ``survivor``: as its files were looked at; ``address``:
-    where the node is reached.
+    where the node is reached. ``dice(n)``: a number below ``n``, for the group's id.
 
     After a crash at any point the directory is the old group's or the new one's. Said again it is
     brought to its end, and a group that was made stays as it is.
@@ -118,7 +126,7 @@ def recover(survivor: Survivor, address: str, name: str, disk: Disk) -> Recovere
                 )
             known = survivor.membership
             if not is_recovered(survivor):
-                known = recovered_membership(survivor, address, secrets.token_hex(8))
+                known = recovered_membership(survivor, address, f"{dice(1 << 64):016x}")
             # this record alone makes the group; what was read may be a page that was never synced
             members = SlotFile(disk.open(directory / MEMBERS_FILE), MEMBERS_MAGIC)
             members.write_both(pack_membership(known))
