@@ -255,7 +255,9 @@ class MemoryDisk:
 
     def witness(self, directory: Path, begin: int, end: int) -> None:
         """See `dledger.storage.disk.disk.Witness`."""
-        files = [(path, inode.coverage) for path, inode in list(self.names.items())]
+        files = [
+            (path, inode.coverage) for path, inode in list(self.names.items()) if inode.coverage
+        ]
         if text := uncovered(files, directory, begin, end):
             raise found(text)
 

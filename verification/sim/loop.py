@@ -22,6 +22,7 @@ from verification.sim.scheduler import SECOND, US, Action, Clock, Handle, Schedu
 from verification.sim.turns import Turns
 
 NOT_DUE: Final = -1
+_running = asyncio.events._get_running_loop
 Callback = Callable[..., object]
 
 
@@ -55,6 +56,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.tasks: list[asyncio.Task[Any]] = []
         self._prune_at = 64
         self._ready: deque[Handle] = deque()
+        self._take_turn = self._turn
         self._turn_at_ns = NOT_DUE
         """When the next turn begins; that of the one that runs, while it does."""
         self._busy_until_ns = 0
@@ -127,7 +129,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def _wake(self) -> None:
         if self._turn_at_ns == NOT_DUE and not self.paused:
             self._turn_at_ns = when_ns = self._busy_until_ns
-            self.scheduler.at(when_ns, self._turn, when_ns)
+            self.scheduler.at(when_ns, self._take_turn, when_ns)
 
     def _turn(self, when_ns: int) -> None:
         if when_ns != self._turn_at_ns or self.dead:  # `hurry` let it begin before
@@ -136,7 +138,8 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._turn_at_ns = NOT_DUE
             return
         ready, scheduler, after_callback = self._ready, self.scheduler, self.after_callback
-        _set_running(self)
+        if _running() is not self:
+            _set_running(self)
         scheduler.speaker = self.name
         self.spent_ns = 0
         for _ in range(len(ready)):

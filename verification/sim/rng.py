@@ -46,9 +46,14 @@ class Rng:
         state = (state ^ (state >> 27)) * 0x94D049BB133111EB & MASK
         return state ^ (state >> 31)
 
+    # The draws below are asked for very often: each has the lines of `bits` for its own.
+
     def below(self, n: int) -> int:
         """A fair integer in [0, ``n``)."""
-        value = self.bits()
+        self._state = value = self._state + GAMMA & MASK
+        value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+        value = (value ^ (value >> 27)) * 0x94D049BB133111EB & MASK
+        value ^= value >> 31
         if n <= 1 << 64:
             return value * n >> 64
         limit = 1 << 64
@@ -63,7 +68,12 @@ class Rng:
 
     def chance(self, millionths: int) -> bool:
         """True so many times in a million."""
-        return millionths > 0 and self.bits() % MILLION < millionths
+        if millionths <= 0:
+            return False
+        self._state = value = self._state + GAMMA & MASK
+        value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+        value = (value ^ (value >> 27)) * 0x94D049BB133111EB & MASK
+        return (value ^ (value >> 31)) % MILLION < millionths
 
     def pick(self, choices: Sequence[T]) -> T:
         """One of them."""

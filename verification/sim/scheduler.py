@@ -47,7 +47,11 @@ class Scheduler:
             heappush(self._heap, (when_ns, number, action, arguments))
 
     def after(self, delay_ns: int, action: Action, *arguments: Any) -> None:
-        self.at(self.now_ns + delay_ns, action, *arguments)
+        if delay_ns <= 0:
+            self._soon.append((action, arguments))
+        else:
+            self._number = number = self._number + 1
+            heappush(self._heap, (self.now_ns + delay_ns, number, action, arguments))
 
     def run(self, until_ns: int) -> None:
         """All events up to that time.
@@ -56,10 +60,10 @@ class Scheduler:
             Broken: they have no end, as of a timer that is set again for the moment at which it
                 goes off.
         """
-        heap, soon, at_once = self._heap, self._soon, 0
+        heap, soon, at_once, now_ns = self._heap, self._soon, 0, self.now_ns
         try:
             while True:
-                if soon and not (heap and heap[0][0] <= self.now_ns):
+                if soon and not (heap and heap[0][0] <= now_ns):
                     action, arguments = soon.popleft()
                     at_once += 1
                     if at_once > MOST_AT_ONCE:
@@ -69,7 +73,8 @@ class Scheduler:
                             f"passes",
                         )
                 elif heap and heap[0][0] <= until_ns:
-                    self.now_ns, _, action, arguments = heappop(heap)
+                    now_ns, _, action, arguments = heappop(heap)
+                    self.now_ns = now_ns
                     at_once = 0
                 else:
                     break
