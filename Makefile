@@ -31,10 +31,10 @@ setup: $(VENV)/.package  ## make the virtual environment: dependencies, and the 
 demo: $(VENV)/.package  ## three nodes, real flights, a killed leader, a killed query, and the proof that nothing is lost
 	@$(SPARK_ENV) $(BIN)/python examples/flights_demo.py
 
-test: $(VENV)/.package  ## run the whole test suite (TESTS=tests/raft for a part)
+test: $(VENV)/.package $(VENV)/spark.jsa  ## run the whole test suite (TESTS=tests/raft for a part)
 	@$(SPARK_ENV) $(BIN)/python -m pytest $(TESTS)
 
-docs-test: $(VENV)/.package  ## run each snippet of README and docs as a script, in python, pyspark, a notebook and a shell, twice in a row
+docs-test: $(VENV)/.package $(VENV)/spark.jsa  ## run each snippet of README and docs as a script, in python, pyspark, a notebook and a shell, twice in a row
 	@$(SPARK_ENV) DLEDGER_DOCS=all $(BIN)/python -m pytest tests/docs
 
 check: lint types layers length site  ## ruff, mypy --strict, the layers, the length of modules and functions, a right for each request, and the site
@@ -229,6 +229,12 @@ $(VENV)/.package: $(VENV)/.requirements $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@echo "$(CURDIR)" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/verification.pth"
 	@touch $@
+
+# Spark's JVMs of tests start in half the time with it; tests/conftest.py finds it. Without it they are only slower.
+$(VENV)/spark.jsa: tests/spark_jvm.py $(VENV)/.requirements | $(VENV)/.package
+	@echo "Writing an archive of Spark's classes into $(VENV) (once, a minute or so)"
+	@$(SPARK_ENV) $(BIN)/python tests/spark_jvm.py $(abspath $@) >$(VENV)/spark.log 2>&1 || \
+		echo "There is none, and tests with Spark take longer; $(VENV)/spark.log has the reason" >&2
 
 $(BIN)/promtool: | $(VENV)/.python
 	@command -v apt-get >/dev/null && command -v dpkg >/dev/null || { \

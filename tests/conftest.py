@@ -16,18 +16,17 @@ import pytest
 from hypothesis import settings
 
 from dledger.net.loop import loop_factory
+from tests import spark_jvm
 from verification.disk import coverage
 
 # a slow moment of the machine is no failure
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 _numbers = itertools.count(1)
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Spark's JVMs live for seconds in a test: what its second compiler costs never comes back."""
 
 
 def pytest_configure() -> None:
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_jvm.options())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

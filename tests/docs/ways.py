@@ -25,10 +25,11 @@ sys.excepthook = lambda kind, error, trace: print("# failed:", kind.__name__, er
 """What an interpreter that goes on after an error says of one; Spark's own processes print theirs
 to the same place as it does."""
 SPARK_SETTINGS: Final = (
-    "spark.master local[2]\nspark.ui.enabled false\nspark.sql.shuffle.partitions 2\n"
-    "spark.python.unix.domain.socket.enabled true\n"
+    "-Dspark.master=local[2] -Dspark.ui.enabled=false -Dspark.sql.shuffle.partitions=2 "
+    "-Dspark.python.unix.domain.socket.enabled=true"
 )
-"""Of a machine that does other things, too."""
+"""Of a machine that does other things, too; a directory of settings would be on the JVM's class
+path, with which it does not use the archive of `spark_jvm`."""
 
 
 def scripts(folder: Path, page: Sequence[Snippet]) -> str:
@@ -107,15 +108,12 @@ def placed(folder: Path, text: str) -> str:
 
 def run(folder: Path, what: str, command: list[str], typed: str | None = None) -> str:
     """What a command prints; it fails when the command does."""
-    conf = folder / "conf"
-    conf.mkdir(exist_ok=True)
-    (conf / "spark-defaults.conf").write_text(SPARK_SETTINGS)
     environ = {
         **os.environ,
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON_OPTS": "-i",  # as at a terminal, though there is none
-        "SPARK_CONF_DIR": str(conf),
+        "SPARK_SUBMIT_OPTS": f"{os.environ['SPARK_SUBMIT_OPTS']} {SPARK_SETTINGS}",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "IPYTHONDIR": str(folder / "ipython"),
         "JUPYTER_RUNTIME_DIR": str(folder / "jupyter"),

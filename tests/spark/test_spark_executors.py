@@ -28,6 +28,7 @@ def executors(last_session: None, tmp_path: Path) -> Iterator[SparkSession]:
     """Two executors on this machine; one that dies is replaced."""
     settings = {
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],
         "spark.speculation": "true",
     }
     session = make_session("local-cluster[2,1,1024]", tmp_path / "warehouse", **settings)

@@ -31,8 +31,10 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is no address there"),
 ]
 HOSTS = ("127.0.0.2", "127.0.0.3")
+JVM = os.environ["SPARK_SUBMIT_OPTS"]
 SETTINGS = {
     "spark.driver.host": "127.0.0.1",
+    "spark.executor.extraJavaOptions": JVM,
     "spark.executor.memory": "512m",
     "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     "spark.cores.max": "2",
@@ -60,7 +62,7 @@ def start(log: Path, kind: str, host: str, *words: str) -> subprocess.Popen[byte
     settings = {
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_LOCAL_IP": host,
-        "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false",
+        "SPARK_DAEMON_JAVA_OPTS": f"{JVM} -Dspark.master.rest.enabled=false",
     }
     with log.open("wb") as out:
         return subprocess.Popen(
