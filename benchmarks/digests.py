@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 from benchmarks.costs import TICKS
 from benchmarks.groups import group, pids_of
 from benchmarks.report import Report
-from benchmarks.spark import new_session, rows_frame
+from benchmarks.spark import rows_frame, running_session
 from benchmarks.typed import FLAT_COLUMNS
 from dledger import Client, EmbeddedGroup
 from dledger.datasource.write import sink
@@ -81,8 +81,7 @@ def digests(report: Report, directory: Path, repetitions: int, *, quick: bool) -
     """At least 20 pairs of each kind of rows, unless it is a quick run."""
     rows, pairs = (20_000, 1) if quick else (ROWS, max(20, repetitions))
     with ExitStack() as stack:
-        session = new_session()
-        stack.callback(session.stop)
+        session = stack.enter_context(running_session(quick=quick))
         for source in (Digested, Undigested):
             session.dataSource.register(source)
         frames = {

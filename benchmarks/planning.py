@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import SparkSession
-
 from benchmarks.groups import group
 from benchmarks.report import Report
-from benchmarks.spark import new_session
+from benchmarks.spark import running_session
 from dledger import Client, EmbeddedGroup
 from dledger.datasource.table.schema import read_schema
 from dledger.streaming.reader import LogStreamReader
@@ -44,7 +42,7 @@ def planning(report: Report, directory: Path, repetitions: int, *, quick: bool) 
                 report.add(PLANNING, name, "ms", took)
                 report.add(PLANNING, KIB, "KiB", kib)
         wide(report, running, client, 1 if quick else repetitions, 100 if quick else MANY)
-        batches = in_spark(running, directory, feed, 1 if quick else 2)
+        batches = in_spark(running, directory, feed, 1 if quick else 2, quick=quick)
         steps = ("latestOffset", "getBatch", "queryPlanning")
         report.add(
             PLANNING,
@@ -106,11 +104,15 @@ def alone(
 
 
 def in_spark(
-    running: EmbeddedGroup, directory: Path, feed: Callable[[], None], repetitions: int
+    running: EmbeddedGroup,
+    directory: Path,
+    feed: Callable[[], None],
+    repetitions: int,
+    *,
+    quick: bool,
 ) -> list[dict[str, int]]:
     """Milliseconds that Spark says each micro-batch took, by step."""
-    session: SparkSession = new_session()
-    try:
+    with running_session(quick=quick) as session:
         reader = session.readStream.format("dledger").option("subscribePattern", "topic-.*")
         frame = reader.option("dledger.bootstrap.servers", running.bootstrap_servers).load()
         writer = frame.writeStream.format("noop").option(
@@ -123,6 +125,4 @@ def in_spark(
             query.processAllAvailable()
         batches = [dict(one.durationMs) for one in query.recentProgress if one.numInputRows]
         query.stop()
-    finally:
-        session.stop()
     return batches

@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -59,6 +59,18 @@ def new_session(workers: Mapping[str, str] | None = None, **more: str) -> SparkS
     return session
 
 
+@contextmanager
+def running_session(*, quick: bool) -> Iterator[SparkSession]:
+    """A new one that ends with it; in a quick run, one for all sections, whose figures mean
+    nothing."""
+    session = new_session()
+    try:
+        yield session
+    finally:
+        if not quick:
+            session.stop()
+
+
 def seconds(action: Callable[[], object]) -> float:
     """How long it takes."""
     start = time.perf_counter()
@@ -104,8 +116,7 @@ def spark(report: Report, directory: Path, repetitions: int, *, quick: bool) -> 
     with ExitStack() as stack:
         groups = {replicas: stack.enter_context(group(directory, replicas)) for replicas in (1, 3)}
         clients = {r: stack.enter_context(Client(g.bootstrap_servers)) for r, g in groups.items()}
-        session = new_session()
-        stack.callback(session.stop)
+        session = stack.enter_context(running_session(quick=quick))
         for replicas, running in groups.items():
             clients[replicas].create_topic("data")
             write_to(rows_frame(session, read_rows), running, "data")

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.costs import TICKS
 from benchmarks.groups import group
 from benchmarks.report import Report
-from benchmarks.spark import new_session, read_from, to_noop, write_to
+from benchmarks.spark import read_from, running_session, to_noop, write_to
 from dledger import Client, EmbeddedGroup
 
 PARTITIONS = 50
@@ -84,13 +84,14 @@ def add(report: Report, section: str, case: str, rows: int, one: Spent) -> None:
 
 
 @contextmanager
-def running_group(directory: Path) -> Iterator[tuple[SparkSession, EmbeddedGroup, Client]]:
+def running_group(
+    directory: Path, *, quick: bool
+) -> Iterator[tuple[SparkSession, EmbeddedGroup, Client]]:
     """Three nodes, a client of theirs and a session."""
     with ExitStack() as stack:
         running = stack.enter_context(group(directory, 3))
         client = stack.enter_context(Client(running.bootstrap_servers))
-        session = new_session()
-        stack.callback(session.stop)
+        session = stack.enter_context(running_session(quick=quick))
         yield session, running, client
 
 
@@ -98,7 +99,7 @@ def keyed(report: Report, directory: Path, repetitions: int, *, quick: bool) -> 
     """(o) Writes with and without keys, in turn; each goes to a topic of its own."""
     rows = 20_000 if quick else 2_000_000
     key = "concat('00000000-0000-4000-8000-', lpad(cast(id as string), 12, '0'))"
-    with running_group(directory) as (session, running, client):
+    with running_group(directory, quick=quick) as (session, running, client):
         numbers = session.range(0, rows, 1, 4)
         frames = {
             BY_TURN: numbers.selectExpr(
@@ -125,7 +126,7 @@ def keyed(report: Report, directory: Path, repetitions: int, *, quick: bool) -> 
 def available(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
     """(p) Whole queries, from their start to their end, in turn with batch reads."""
     rows = 40_000 if quick else 4_000_000
-    with running_group(directory) as (session, running, client):
+    with running_group(directory, quick=quick) as (session, running, client):
         client.create_topic("data")
         frame = session.range(0, rows, 1, 4).selectExpr(
             "cast(cast(id as string) as binary) as key", "cast(repeat('x', 100) as binary) as value"

@@ -28,7 +28,10 @@ Way = Callable[[], object]
 def spark_floors(report: Report, directory: Path, repetitions: int, *, quick: bool) -> None:
     """All ways in turn, with the processor time of Spark's processes and of the nodes."""
     rows = 40_000 if quick else 2_000_000
-    with running_group(directory) as (session, running, client), bare_nodes(directory) as bare:
+    with (
+        running_group(directory, quick=quick) as (session, running, client),
+        bare_nodes(directory) as bare,
+    ):
         client.create_topic("data")
         frame = rows_frame(session, rows)
         write_to(frame, running, "data")

@@ -12,7 +12,7 @@ from pyspark.sql.functions import from_json
 
 from benchmarks.groups import group
 from benchmarks.report import Report
-from benchmarks.spark import new_session, read_from, seconds, to_noop
+from benchmarks.spark import read_from, running_session, seconds, to_noop
 from dledger import EmbeddedGroup
 
 READ, WRITE = "Spark batch read, rows of 10 columns", "Spark batch write, rows of 10 columns"
@@ -39,8 +39,7 @@ def typed(report: Report, directory: Path, repetitions: int, *, quick: bool) -> 
     rows = 20_000 if quick else 1_000_000
     with ExitStack() as stack:
         running = stack.enter_context(group(directory, 1))
-        session = new_session()
-        stack.callback(session.stop)
+        session = stack.enter_context(running_session(quick=quick))
         for kind, columns in KINDS.items():
             frame = session.range(0, rows, 1, 4).selectExpr(*columns)
             name = "nested" if kind else "flat"

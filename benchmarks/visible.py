@@ -37,6 +37,8 @@ def visible(report: Report, directory: Path, repetitions: int, *, quick: bool) -
     which a quick run leaves out."""
     laps, seconds = (1, 0.5) if quick else (max(2, repetitions // 2), 12.0)
     with group(directory, 3) as running:
+        if quick and (other := SparkSession.getActiveSession()) is not None:
+            other.stop()  # of all sections, without the socket
         for sockets, enabled in list(SOCKETS.items())[: 1 if quick else None]:
             session = new_session(spark_python_unix_domain_socket_enabled=enabled)
             try:
