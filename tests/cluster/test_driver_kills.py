@@ -21,8 +21,9 @@ from tests.cluster.records import records_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 PROGRAM = Path(__file__).with_name("copy_query.py")
-PER_KILL = 8000
-"""Records for each kill: sixteen micro-batches, so that the copy is not over before."""
+PER_KILL = 4000
+"""Records for each kill: eight micro-batches, and as many behind the last kill, so that the copy is
+not over before."""
 
 
 def start_copy(servers: str, checkpoint: Path, log: Path) -> subprocess.Popen[bytes]:
