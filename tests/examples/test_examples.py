@@ -81,7 +81,7 @@ def test_every_example_is_checked_here() -> None:
 def test_demo_holds_without_a_terminal() -> None:
     """A part of the flights, with both kills; the proof is the demo's own, and it exits 0 only when
     all of it holds."""
-    printed = run_example("examples/flights_demo.py", "--flights", "60000")
+    printed = run_example("examples/flights_demo.py", "--flights", "30000")
     assert "SIGKILL of the leader" in printed
     assert "SIGKILL of the Spark program" in printed
     for fact in ("rows in", "rows out", "failover gap", "rows/s", "replicas agree byte for byte"):
