@@ -109,11 +109,17 @@ class Operator:
         world.counts["old disks"] += 1
 
         def back() -> None:
-            if world.members[name].disk is disk:
+            if world.members[name].disk is disk and not self._is_voter(name, disk):
                 world.put(name, present)
 
         world.after(self.dice.randint(100, 2500), back)
         return "", None
+
+    def _is_voter(self, name: NodeId, disk: SimDisk) -> bool:
+        """Whether it was promoted meanwhile, by any node's list: then it is no old one any more."""
+        voter = (name, VOTER, disk.membership.incarnation)
+        nodes = [state.node for state in self.world.members.values() if state.node is not None]
+        return any((one.id, one.role, one.incarnation) == voter for n in nodes for one in n.members)
 
 
 def run_world(seed: int) -> ChangingWorld:

@@ -224,6 +224,23 @@ def test_a_voter_that_was_away_for_all_changes_catches_up_with_strangers():
     append(world)
 
 
+@pytest.mark.parametrize("role", [OBSERVER, LEARNER])
+def test_who_is_no_voter_and_was_away_asks_who_the_members_are(role: MemberRole):
+    """It asks for no votes, so no voter tells it that its list is too old; and a leader that is not
+    in that list is not let in."""
+    world = ChangingWorld(3)
+    world.add(N3, 300, role)
+    world.run_until(world.settled)
+    world.crash(N3)
+    world.add(N4, 400)
+    world.promote(N4)
+    world.call(world.elect(), lambda node: node.transfer(N4, world.now_ms))
+    world.run_until(lambda: world.leader == N4)
+    world.cut(N4, N3)
+    world.start(N3)
+    world.run_until(lambda: N4 in {one.id for one in world.node(N3).members})
+
+
 def test_one_node_becomes_three_and_one_again():
     world = ChangingWorld(1)
     for node, incarnation in ((N1, 201), (N2, 202)):

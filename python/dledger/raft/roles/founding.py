@@ -58,13 +58,16 @@ class Founding:
     @property
     def _asks(self) -> bool:
         """Whether the others may know what this node does not: without a founding, or without a
-        leader that would tell whether a change in this log is committed."""
+        leader that would tell whether a change in this log is committed. One that may not ask for
+        votes hears from no voter that it knows too old a list, by which it does not let the leader
+        in."""
         core, membership = self.core, self.core.admission.membership
         if membership is not self.settled:
             if self.is_open or core.watch.wants_id:
                 return True
             self.settled = membership
-        return core.admission.pending is not None and core.role is Role.CANDIDATE
+        is_left = core.admission.pending is not None or not core.can_lead
+        return is_left and core.role is Role.CANDIDATE
 
     @property
     def missing(self) -> tuple[NodeId, ...]:
