@@ -19,12 +19,24 @@ def split_address(address: str) -> tuple[str, int]:
     """``host:port`` or ``[v6]:port`` as its two parts.
 
     Raises:
-        ConfigError: it is not of that form.
+        ConfigError: it is not of that form, or no host can have such a name.
     """
     host, colon, port = address.strip().rpartition(":")
     if not (colon and host and port.isdecimal() and 0 < int(port) < 65536):
         raise ConfigError(f"address {address!r}: write host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    host = host.removeprefix("[").removesuffix("]")
+    if not _may_be_host(host):
+        raise ConfigError(f"address {address!r}: no host can have the name {host!r}")
+    return host, int(port)
+
+
+def _may_be_host(host: str) -> bool:
+    """Of other names a resolver raises errors that are none of the network's."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return host.isprintable()
 
 
 def join_address(host: str, port: int) -> str:
