@@ -113,7 +113,8 @@ def test_a_handler_s_exception_ends_a_request_that_leaves_slowly() -> None:
 def test_libraries_whose_errors_are_caught_are_known() -> None:
     """Frames of their extension modules would be taken for a handler's, and a damaged frame for an
     interrupt."""
-    declared = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["dependencies"]
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    declared = *project["dependencies"], *project["optional-dependencies"]["rocketmq"]
     names = {re.split(r"[^a-z0-9]", one.lower())[0] for one in declared}
     assert names - CATCHES_NOTHING == interrupts._LIBRARIES
 
