@@ -27,6 +27,16 @@ with EmbeddedGroup({path!r}) as group, Client(group.bootstrap_servers) as client
     for batch in client.read("orders", 0, 0):
         print(batch.num_rows)
 """
+CONSUMER = """\
+from itertools import islice
+from dledger import Client
+
+with Client({path!r}) as client:
+    with client.consumer("billing", ["orders"], auto_offset_reset="earliest") as consumer:
+        for record in islice(consumer, 2):
+            print(record.value)
+        consumer.commit()
+"""
 NOT_THERE = """\
 from importlib.util import find_spec
 print([name for name in ("pyspark", "numpy", "pandas") if find_spec(name)])
@@ -67,6 +77,7 @@ def steps(python: str, wheel: Path, place: Path) -> Iterator[tuple[str, list[str
     yield "--version", [command, "--version"], b"", b" compiled functions\n"
     for _ in range(2):
         yield "Client", [own, "-c", SNIPPET.format(path=log)], b"", b"\n"
+        yield "consumer", [own, "-c", CONSUMER.format(path=log)], b"", b"b'one'\nb'two'\n"
         yield "append", [command, "append", "lines", "-b", log], b"a\nb\n", b""
         yield "tail", [command, "tail", "lines", "-b", log, "--from", "earliest"], b"", b"a\nb\n"
     stop = f"from dledger import EmbeddedGroup; EmbeddedGroup({log!r}).stop(force=True)"
