@@ -108,10 +108,14 @@ def test_handles_of_a_batch_that_is_cut_have_their_own_places() -> None:
     begins = [sum(len(batch.records) for batch in batches[:at]) for at in range(len(batches))]
     for batch, begin in [*zip(batches, begins, strict=True)][::-1]:
         assert not values.is_done
-        batch.answered(100 + begin)
-    assert [values.result_of(at) for at in range(6)] == [
-        Appended("t", 0, 100 + at, 101 + at) for at in range(6)
+        batch.answered(100 * begin)
+    places = [
+        Appended("t", 0, 100 * begin + at, 100 * begin + at + 1)
+        for batch, begin in zip(batches, begins, strict=True)
+        for at in range(len(batch.records))
     ]
+    assert [values.result_of(at) for at in range(6)] == places
+    assert [RecordFuture(values, at).result() for at in range(6)] == places
 
 
 def test_part_of_a_cut_batch_that_failed_fails_its_own_records_alone() -> None:

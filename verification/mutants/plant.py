@@ -96,11 +96,12 @@ def _lines_of(tree: ast.Module, mutant: Mutant) -> tuple[int, int]:
     first, last = 1, tree.body[-1].end_lineno or 1
     for name in filter(None, mutant.function.split(".")):
         found = [node for node in body if isinstance(node, _NAMED) and node.name == name]
-        if len(found) != 1:
+        if not found:
             raise ConfigError(
                 f"mutant {mutant.name}: dledger.{mutant.module} has no {mutant.function}"
             )
-        first, last, body = found[0].lineno, found[0].end_lineno or first, found[0].body
+        one = found[-1]  # behind its overloads
+        first, last, body = one.lineno, one.end_lineno or first, one.body
     return first, last
 
 

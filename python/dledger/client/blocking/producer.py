@@ -12,6 +12,7 @@ from typing import Self, overload
 
 import pyarrow as pa
 
+from dledger import forks
 from dledger.client.aio.pipeline import producer_pipeline
 from dledger.client.aio.transport import AsyncTransport
 from dledger.client.blocking.outflow import Flow
@@ -21,7 +22,12 @@ from dledger.client.protocol.client_state import ClientState, OperationRunner
 from dledger.client.protocol.operations.transaction_requests import OpenedProducer
 from dledger.client.protocol.results import Appended, OnDelivery
 from dledger.client.protocol.writing.pieces import check_alone, pieces_of
-from dledger.client.protocol.writing.record_accumulator import CLOSED, Addition, RecordAccumulator
+from dledger.client.protocol.writing.record_accumulator import (
+    CLOSED,
+    RECORD,
+    Addition,
+    RecordAccumulator,
+)
 from dledger.errors import ConfigError
 from dledger.records.body.build import Headers, Times, Values
 from dledger.records.frames.frames import Rows, is_frame
@@ -58,6 +64,7 @@ class Producer:
             core, opened.info, partition=partition, on_delivery=on_delivery
         )
         self._lock = RLock()
+        self._born = forks.generation
         self._lingering = False
         self._closed = False
         make = partial(producer_pipeline, core, transport, opened)
@@ -112,8 +119,41 @@ class Producer:
             RecordTooLarge, ConfigError, SchemaMismatch: no record was taken. All other errors come
                 through the future.
         """
+        accumulator = self._accumulator
+        if (
+            accumulator.joined is not None
+            and type(values) is bytes
+            and key is keys is partition is headers is timestamps is None
+            and API not in sys.modules
+            and self._born == forks.generation
+        ):
+            with self._lock:  # what is done for each record is written out
+                joined = accumulator.joined
+                if joined is not None:
+                    accumulator.joined = None  # a signal handler does not come in between
+                    queue, batch = joined
+                    size = queue.size + len(values) + RECORD
+                    if size <= accumulator.joins_to:
+                        queue.size = size
+                        records = batch.records
+                        record = RecordFuture.__new__(RecordFuture)
+                        record._batch, record._at = batch, len(records)
+                        records.append(values)
+                        accumulator.joined = joined
+                        return record
         if key is not None:
             values, keys = one_with_key(values, key, keys)
+        return self._append(values, keys, partition, headers, timestamps, evolve)
+
+    def _append(
+        self,
+        values: Values | Rows,
+        keys: Values | None,
+        partition: int | None,
+        headers: Headers | None,
+        timestamps: Times | None,
+        evolve: bool,
+    ) -> RecordFuture | Future[Appended]:
         span = None
         if API in sys.modules and not is_frame(values):
             span = begin_append(self._info.name, headers)
@@ -169,6 +209,7 @@ class Producer:
                 raise ConfigError(CLOSED)
             batch, number, size = accumulator.add_value(at, value, key)
             self._linger()
+            accumulator.join(at, batch)  # only now: those that join see to no timer
         if size:
             self._flow.wake(size)
         return RecordFuture(batch, number)

@@ -93,9 +93,13 @@ class RecordFuture(RecordHandle):
             ForkedClient: it is that of the process from which this one was forked.
         """
         batch = self._batch
-        if not batch.is_done:
+        if batch.start < 0:
             wait_for(self, timeout)
-        return batch.result_of(self._at)  # not by `_known_result`: a program may ask each record
+            if batch.start < 0:
+                return self._known_result()
+        # of each record that a program asks: with no other call
+        offset = batch.start + self._at
+        return Appended(batch.topic, batch.partition, offset, offset + 1)
 
     def exception(self, timeout: float | None = None) -> DLedgerError | None:
         """The error of the append, or None; waits and raises as `result`."""

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -41,6 +41,8 @@ MAX_IN_FLIGHT = 2000
 """A node remembers the results of a producer's last 2048 batches of each partition; a repeat must
 be among them."""
 CLOSED = "the producer is closed; open another one"
+RECORD: Final = 32
+"""Bytes of a batch that a record takes beside its key and value, as it is reckoned here."""
 Addition: TypeAlias = Callable[[], int]
 """Takes records that were checked; gives the bytes that are ready to go out now."""
 
@@ -63,6 +65,11 @@ class RecordAccumulator:
 
     Attributes:
         ready: the batches to go out, in order; the sender takes them from there.
+        joined: the open queue and its last batch, where the next value that has no key and names no
+            partition only has to be put there. None before anything else is done with that queue,
+            and when the turn goes to another one.
+        joins_to: the size up to which that queue may grow so: it stays open, and no record is near
+            the limit of an entry.
     """
 
     def __init__(
@@ -87,7 +94,9 @@ class RecordAccumulator:
         self._on_delivery = on_delivery
         self._turn = 0
         self._batch_bytes = min(config.batch_bytes, max_body(core))
+        self.joins_to = self._batch_bytes - OVERHEAD
         self._queues: dict[int, PartitionQueue] = {}
+        self.joined: tuple[PartitionQueue, ValueBatch] | None = None
         self.ready: deque[OutgoingBatch] = deque()
 
     @property
@@ -110,6 +119,7 @@ class RecordAccumulator:
         Raises:
             RecordTooLarge, SchemaMismatch: it is not taken.
         """
+        self.joined = None
         if self._is_typed:
             check_kind(self._info, is_typed=False)
         size = len(value) + len(key or b"")
@@ -117,10 +127,18 @@ class RecordAccumulator:
             self._check_size(size)
         queue = self._queue(at)
         batch = queue.values(key is not None)
-        queue.size += size + 32
+        queue.size += size + RECORD
         number = len(batch.records)
         batch.records.append((value, key) if batch.keyed else value)
-        return batch, number, self._hand_over(queue) if queue.size >= self._batch_bytes else 0
+        if queue.size >= self._batch_bytes:
+            return batch, number, self._hand_over(queue)
+        return batch, number, 0
+
+    def join(self, at: int, batch: ValueBatch) -> None:
+        """A value was put into a batch, which sees to its way out: values like it may follow."""
+        queue = self._queues.get(at)
+        if queue is not None and not batch.keyed and at == self.place(None, None):
+            self.joined = queue, batch
 
     def values(
         self,
@@ -197,6 +215,7 @@ class RecordAccumulator:
     def _add_piece(self, pending: Pending, records: pa.RecordBatch, now: bool) -> int:
         """Take a piece of an append; with ``now`` all of its partition is ready to go out."""
         at = pending.partition
+        self.joined = None
         queue = self._queue(at)
         if now and not queue.entries:
             size = self._ready(
@@ -225,6 +244,7 @@ class RecordAccumulator:
         """Close a queue and put it where the loop finds it. After an interrupt in here another call
         does the same again: the loop takes it once."""
         size = 0
+        self.joined = None
         if queue.entries:
             if queue.outgoing is None:
                 queue.outgoing = self._outgoing(*queue.batches(max_body(self._core)))

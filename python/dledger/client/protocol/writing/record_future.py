@@ -25,8 +25,9 @@ class ValueBatch:
     """Records appended one by one to a partition. They go out and are answered together.
 
     A record is taken by one step, the append to ``records``: a value, or a pair of value and key
-    where the batch is ``keyed``. No lock guards the answer: the loop's thread alone writes it, and
-    what waits for it looks again behind its own registration.
+    where the batch is ``keyed``. ``start`` is the first one's offset once all are known to be in
+    one row, and else -1. No lock guards the answer: the loop's thread alone writes it, and what
+    waits for it looks again behind its own registration.
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class ValueBatch:
         "keyed",
         "partition",
         "records",
+        "start",
         "topic",
     )
 
@@ -45,6 +47,7 @@ class ValueBatch:
         self.partition = partition
         self.keyed = keyed
         self.records: list[Any] = []
+        self.start = -1
         self._born = forks.generation
         self._left = -1
         self._answers: list[tuple[int, int, int | DLedgerError]] = []
@@ -67,6 +70,9 @@ class ValueBatch:
 
     def answered(self, result: int | DLedgerError, first: int, count: int) -> None:
         """``count`` records from ``first`` on have the offsets from ``result`` on, or failed."""
+        is_whole = not self._answers and count == self._left
+        if is_whole and not isinstance(result, DLedgerError):
+            self.start = result
         self._answers.append((first, count, result))
         self._left -= count
         if not self._left:
