@@ -20,6 +20,8 @@ from benchmarks.frames import FRAMES
 from benchmarks.gaps import BARE, GAPS, OURS
 from benchmarks.lines import LINES_RATE
 from benchmarks.long_polls import READABLE
+from benchmarks.producing import EACH, NOWHERE, PRODUCING
+from benchmarks.producing import SIZES as VALUES
 from benchmarks.reading import READ
 from benchmarks.replacing import PLAIN, REPLACED, REPLACING
 from benchmarks.report import BYTES
@@ -96,6 +98,17 @@ CHAPTERS: Final = (
         "`tests/benchmarks/test_request_cost.py` holds the ratio in each test run.",
         (COST,),
         floors={LEADER: PROGRAM},
+    ),
+    Chapter(
+        "producer",
+        "Values appended one by one",
+        "`Producer.append(value)` for each record, and each result asked for by its handle, at "
+        "most 100,000 records later; 3 replicas. Where nothing is sent, each batch is made as it "
+        "is sent, and answered at once: so many values a program can hand over and ask for. Where "
+        "Arrow arrays of 10,000 values are appended, nothing is done for each record: so many the "
+        "group takes from one producer. Client and nodes share the cores.",
+        (PRODUCING,),
+        floors={f"{size}, {EACH}": f"{size}, {NOWHERE}" for size in VALUES},
     ),
     Chapter(
         "safeguards",
