@@ -20,6 +20,7 @@ from benchmarks.frames import FRAMES
 from benchmarks.gaps import BARE, GAPS, OURS
 from benchmarks.lines import LINES_RATE
 from benchmarks.long_polls import READABLE
+from benchmarks.many_requests import COMPILED, MOST, PYTHON, REQUESTS
 from benchmarks.producing import EACH, NOWHERE, PRODUCING
 from benchmarks.producing import SIZES as VALUES
 from benchmarks.reading import READ
@@ -98,6 +99,16 @@ CHAPTERS: Final = (
         "`tests/benchmarks/test_request_cost.py` holds the ratio in each test run.",
         (COST,),
         floors={LEADER: PROGRAM},
+    ),
+    Chapter(
+        "requests",
+        "Single requests, 512 in flight",
+        "By the load generator of all chapters, over one connection; each waits for the disks of a "
+        "majority. Client and three nodes share the cores, so that no more requests are possible "
+        "than the cores have processor time for. Where cores are not all busy, others used the "
+        "machine, or requests waited for disks.",
+        (REQUESTS,),
+        floors={name: f"{name}{MOST}" for name in (COMPILED, PYTHON)},
     ),
     Chapter(
         "producer",
