@@ -288,10 +288,35 @@ def test_records_wait_for_so_many_bytes_of_others_and_no_longer() -> None:
     """A slice keeps its whole batch in memory, so a row that waited for ever would."""
     coalescer = Coalescer(10_000, 20_000, waiting=3000)
     batch = pa.record_batch({"value": pa.array([b"a" * 496, b"b" * 496], pa.binary())})
-    for_two = Division([(1, 0, 1), (0, 1, 2)], pa.array([0, 1]))
+    for_two = Division([(1, 0, 1), (0, 1, 2)], pa.array([0, 1], pa.int32()))
     assert list(coalescer.add("t", batch, for_two)) == []
     found = [[at for _, at, _ in coalescer.add("t", batch, whole(0, 2))] for _ in range(3)]
     assert found == [[], [], [1, 0]]
+
+
+def test_a_body_is_stored_before_a_batch_more_would_have_it_cut() -> None:
+    """Else each one left a small rest, which costs a node as much as megabytes."""
+    coalescer = Coalescer(3000, 4000)
+    batch = pa.record_batch({"value": pa.array([b"x" * 696] * 2, pa.binary())})
+    assert 2 * batch.nbytes < 3000 < 4000 < 3 * batch.nbytes
+    bodies = [*(body for _ in range(6) for body in coalescer.add("t", batch, whole(0, 2)))]
+    assert [records.num_rows for _, _, records in bodies] == [4, 4, 4]
+
+
+def test_batches_of_other_columns_are_bodies_of_their_own() -> None:
+    coalescer = Coalescer(10_000, 20_000)
+    plain = pa.record_batch({"value": pa.array([b"a"], pa.binary())})
+    keyed = pa.record_batch({"key": pa.array([b"k"]), "value": pa.array([b"b"])})
+    given = [plain, keyed, pa.record_batch({"key": pa.array([b"k"]), "value": pa.array([b"c"])})]
+    given += [plain, plain]
+    bodies = [*(body for one in given for body in coalescer.add("t", one, whole(0, 1)))]
+    bodies += coalescer.rest()
+    values = [records.column("value").to_pylist() for _, _, records in bodies]
+    assert values == [[b"a"], [b"b", b"c"], [b"a", b"a"]]
+    # another partition had rows of the first columns in between
+    for one, partition in ((plain, 0), (keyed, 1), (plain, 0)):
+        assert list(coalescer.add("t", one, whole(partition, 1))) == []
+    assert [records.num_rows for _, _, records in coalescer.rest()] == [2, 1]
 
 
 def test_a_cut_never_splits_a_record() -> None:

@@ -14,10 +14,12 @@ from dledger.config import MIB
 from dledger.records.columns.arrays import number, numbers_of, offsets_of, repeated
 from dledger.records.columns.partitioner import Division
 
-LEAST_BYTES: Final = MIB
-"""A body is stored once it has this much, or when the task ends."""
+LEAST_BYTES: Final = 3 * MIB
+"""A body is stored once it has this much, or when the task ends. What a node does for each body
+takes as long as what it does for a megabyte."""
 MOST_BYTES: Final = 4 * MIB
-"""A larger one is cut."""
+"""A body that another batch like its last one would make larger is stored, too; one that is larger
+by then is cut."""
 MOST_WAITING: Final = 64 * MIB
 """Records wait to become a body until so many bytes of others have come; then they are stored as
 they are. A slice keeps the batch in memory that it is of, so this is also what a task holds."""
@@ -32,13 +34,14 @@ class Waiting:
 
     since: int
     """Bytes that had come before them."""
+    schema: pa.Schema
     batches: list[pa.RecordBatch] = field(default_factory=list)
     size: int = 0
     """Bytes, more or less."""
 
 
 class Coalescer:
-    """Gathers small batches of a topic partition into bodies of some 1 to 4 MiB."""
+    """Gathers small batches of a topic partition into bodies of some 2 to 4 MiB."""
 
     def __init__(
         self, least: int = LEAST_BYTES, most: int = MOST_BYTES, *, waiting: int = MOST_WAITING
@@ -49,6 +52,8 @@ class Coalescer:
         self._waiting: dict[tuple[str, int], Waiting] = {}
         """The longest waiting ones first."""
         self._came = 0
+        self._schema: pa.Schema | None = None
+        """Of the last batch: the same object for all that have the same columns in a row."""
 
     def add(self, topic: str, records: pa.RecordBatch, division: Division) -> Iterator[Body]:
         """Take the rows of a batch; yields the bodies that are full by them, and those that have
@@ -56,18 +61,20 @@ class Coalescer:
         size, rows = records.nbytes, records.num_rows
         if not rows:
             return
+        schema = self._schema_of(records)
         # shared out by rows: to ask each slice for its bytes takes as long as copying it
         for partition, part in division.of(records):
             key = (topic, partition)
             found = self._waiting.get(key)
-            if found is not None and found.batches[0].schema != records.schema:
+            if found is not None and found.schema is not schema and found.schema != schema:
                 yield from self._close(key)
                 found = None
             if found is None:
-                found = self._waiting[key] = Waiting(self._came)
+                found = self._waiting[key] = Waiting(self._came, schema)
             found.batches.append(part)
-            found.size += size * part.num_rows // rows
-            if found.size >= self._least:
+            part_size = size * part.num_rows // rows
+            found.size += part_size
+            if found.size >= self._least or found.size + part_size > self._most:
                 yield from self._close(key)
         self._came += size
         while self._waiting:
@@ -75,6 +82,13 @@ class Coalescer:
             if self._came - self._waiting[oldest].since <= self._limit:
                 return
             yield from self._close(oldest)
+
+    def _schema_of(self, records: pa.RecordBatch) -> pa.Schema:
+        """To compare columns for each partition would take longer than to share out its rows."""
+        schema = records.schema
+        if self._schema is None or self._schema != schema:
+            self._schema = schema
+        return self._schema
 
     def rest(self) -> Iterator[Body]:
         """All that is still waiting."""
