@@ -648,6 +648,60 @@ done:
     return result;
 }
 
+/* Where each row's value goes to, or -1, by the order in which the values are to lie; how many bytes these have, or -1. */
+static int64_t place_values(const Py_buffer *offsets, const Py_buffer *data, Py_ssize_t first, Py_ssize_t rows,
+                            const Py_buffer *order, int32_t *places, uint8_t *starts, Py_ssize_t room) {
+    int32_t filled = 0;
+    memset(places, 0xFF, (size_t)rows * sizeof *places);
+    memcpy(starts, &filled, 4);
+    for (Py_ssize_t i = 0; i < order->len / 4; i++) {
+        int32_t row = number_at(order, i);
+        if (row < 0 || row >= rows || places[row] >= 0) return -1;
+        int32_t start = number_at(offsets, first + row), end = number_at(offsets, first + row + 1);
+        if (start < 0 || end < start || end > data->len || end - start > room - filled) return -1;
+        places[row] = filled, filled += end - start;
+        memcpy(starts + 4 * (i + 1), &filled, 4);
+    }
+    return filled;
+}
+
+static PyObject *spread_bytes(PyObject *self, PyObject *args) {
+    Py_buffer offsets, data, order, starts, room;
+    Py_ssize_t first;
+    if (!PyArg_ParseTuple(args, "y*y*ny*w*w*", &offsets, &data, &first, &order, &starts, &room)) return NULL;
+    PyObject *result = NULL;
+    Py_ssize_t rows = offsets.len / 4 - 1 - (first < 0 ? 0 : first);
+    int32_t *places = NULL;
+    if (first < 0 || rows < 0 || order.len % 4 || starts.len != order.len + 4 || room.len > INT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "rows that lead out of their column");
+        goto done;
+    }
+    places = PyMem_Malloc((size_t)(rows ? rows : 1) * sizeof *places);
+    if (places == NULL) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    if (place_values(&offsets, &data, first, rows, &order, places, starts.buf, room.len) != room.len) {
+        PyErr_SetString(PyExc_ValueError, "values that lead out of their bytes, or do not fill the room");
+        goto done;
+    }
+    /* Values are read in a row and written in many: the other way round each one would be waited for. */
+    for (Py_ssize_t row = 0; row < rows; row++) {
+        if (places[row] < 0) continue;
+        int32_t start = number_at(&offsets, first + row), end = number_at(&offsets, first + row + 1);
+        memcpy((uint8_t *)room.buf + places[row], (bytes_at)data.buf + start, (size_t)(end - start));
+    }
+    result = Py_NewRef(Py_None);
+done:
+    PyMem_Free(places);
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&order);
+    PyBuffer_Release(&starts);
+    PyBuffer_Release(&room);
+    return result;
+}
+
 static PyObject *count_sound(PyObject *self, PyObject *args) {
     Py_buffer rows, payload;
     Py_ssize_t gap;
@@ -936,7 +990,7 @@ static PyObject *is_ascii(PyObject *self, PyObject *args) {
 static PyMethodDef methods[] = {
     TWIN(stamp_bodies), TWIN(split_runs), TWIN(count_chained), TWIN(bodies_match), TWIN(any_body_begins),
     TWIN(pack_units), TWIN(plain_batches), TWIN(plain_batches_of_run), TWIN(pack_batches), TWIN(pack_rows), TWIN(fill_answers),
-    TWIN(take_frames), TWIN(rows_by_key), TWIN(count_sound), TWIN(fetched_rows), TWIN(stretches),
+    TWIN(take_frames), TWIN(rows_by_key), TWIN(spread_bytes), TWIN(count_sound), TWIN(fetched_rows), TWIN(stretches),
     TWIN(one_record_parts), TWIN(heads_match), TWIN(join_values), TWIN(is_ascii), {NULL, NULL, 0, NULL},
 };
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dledger.records.columns.partitioner import (
     FEW,
+    Division,
     divided_by_codes,
     divided_by_key,
     murmur2,
@@ -93,3 +94,31 @@ def test_batch_of_one_partition_is_handed_on_without_a_copy() -> None:
     ):
         ((_, rows),) = division.of(batch)
         assert rows is batch
+
+
+values = st.one_of(st.binary(max_size=9), st.none())
+
+
+@given(st.lists(st.tuples(values, values), min_size=2, max_size=30), st.data())
+def test_rows_are_divided_as_arrow_takes_them(
+    rows: list[tuple[bytes | None, bytes | None]], data: st.DataObject
+) -> None:
+    """Slices and null values too, whether the extension does it or Arrow."""
+    skip = data.draw(st.integers(0, len(rows) - 2))
+    order = pa.array(data.draw(st.permutations(range(len(rows) - skip))), pa.int32())
+    keys, others = zip(*rows, strict=True)
+    full = ["ä" * (number % 5) for number in range(len(rows))]
+    batch = pa.record_batch(
+        {
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array([other or b"" for other in others], pa.binary()),
+            "text": pa.array(full, pa.string()),
+            "number": pa.array(range(len(rows)), pa.int64()),
+        },
+        metadata={"dledger.schema": "1"},
+    ).slice(skip)
+    division = Division([(3, 0, 1), (5, 1, batch.num_rows)], order)
+    found = dict(division.of(batch))
+    assert pa.concat_batches(found.values()).equals(batch.take(order), check_metadata=True)
+    assert found[3].num_rows == 1
+    found[5].validate(full=True)

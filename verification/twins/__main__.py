@@ -57,13 +57,17 @@ def is_shared(one: Any, other: Any) -> bool:
 
 
 def answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, str]:
-    """What it gives, a list that it was given to fill, and which neighbours in that are alike; or
-    the words of its refusal."""
-    given = tuple(list(one) if one == [] else one for one in arguments)
-    filled = [one for one in given if isinstance(one, list)]
+    """What it gives, lists and memory that it was given to fill, and which neighbours in a list are
+    alike; or the words of its refusal."""
+    given = tuple(
+        list(one) if one == [] else bytearray(one) if isinstance(one, bytearray) else one
+        for one in arguments
+    )
+    filled = [one for one in given if isinstance(one, list | bytearray)]
     try:
         result = function(*given)
-        shared = [is_shared(*two) for one in filled for two in pairwise(one)]
+        lists = [one for one in filled if isinstance(one, list)]
+        shared = [is_shared(*two) for one in lists for two in pairwise(one)]
         return (result, filled, shared), ""
     except (ValueError, OverflowError, TypeError, IndexError) as error:
         return None, str(error) or type(error).__name__

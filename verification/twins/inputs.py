@@ -208,6 +208,26 @@ def for_rows_by_key(dice: random.Random) -> tuple[Any, ...]:
     return offsets, data, valid, first, rows, partitions, dice.randrange(partitions)
 
 
+def for_spread_bytes(dice: random.Random) -> tuple[Any, ...]:
+    """A column of bytes, which may be a slice, and an order of its rows; now and then a row or a
+    value outside of it, or room for other bytes."""
+    values = [dice.randbytes(dice.choice([0, 1, 4, 36])) for _ in range(dice.choice([1, 2, 9]))]
+    _, offsets, data = pa.array(values, pa.binary()).buffers()
+    first = dice.choice([0, dice.randrange(len(values))])
+    order = dice.sample(range(len(values) - first), len(values) - first)
+    size = sum(map(len, values[first:]))
+    if dice.random() < 0.2:
+        order[0] = dice.choice([0, -1, len(order), len(values), (1 << 31) - 1])
+    size += dice.choice([0] * 8 + [-1, 1])
+    packed, offsets = struct.pack(f"={len(order)}i", *order), bytes(offsets)
+    if dice.random() < 0.2:
+        at = 4 * dice.randrange(len(offsets) // 4)
+        wrong = dice.choice([-1, -(1 << 31), (1 << 31) - 1, len(data or b"") + 1, 3])
+        offsets = offsets[:at] + struct.pack("=i", wrong) + offsets[at + 4 :]
+    starts = bytearray(max(len(packed) + 4 + dice.choice([0] * 8 + [-4, 1, 4]), 0))
+    return offsets, bytes(data or b""), first, packed, starts, bytearray(max(size, 0))
+
+
 def for_count_sound(dice: random.Random) -> tuple[Any, ...]:
     """An answer's bodies, any of which may leave out offsets, have no records, or another CRC."""
     gap, position = dice.choice([0, 0, HEADER_SIZE]), dice.randrange(1 << 40)
@@ -324,6 +344,7 @@ MAKERS: dict[str, Make] = {
     "fill_answers": for_fill_answers,
     "take_frames": for_take_frames,
     "rows_by_key": for_rows_by_key,
+    "spread_bytes": for_spread_bytes,
     "count_sound": for_count_sound,
     "fetched_rows": for_fetched_rows,
     "stretches": for_stretches,

@@ -89,6 +89,19 @@ PLANTED: dict[str, tuple[str, str]] = {
         "memcpy(out + 4 * (size_t)next[chosen[i]]++, &row, 4);",
         "row = (uint32_t)(rows - 1 - i), memcpy(out + 4 * (size_t)next[chosen[row]]++, &row, 4);",
     ),
+    "spread-row-twice": ("row >= rows || places[row] >= 0) return -1;", "row >= rows) return -1;"),
+    "spread-value-outside": (
+        "|| end < start || end > data->len ||",
+        "|| end < start || end > data->len + 1 ||",
+    ),
+    "spread-into-less-room": (
+        "starts.buf, room.len) != room.len) {",
+        "starts.buf, room.len) > room.len) {",
+    ),
+    "spread-of-another-slice": (
+        "start = number_at(&offsets, first + row), end = number_at(&offsets, first + row + 1);",
+        "start = number_at(&offsets, row), end = number_at(&offsets, row + 1);",
+    ),
     "fetched-offsets-left-out": ("sound ? base != position :", "sound ? base < position :"),
     "fetched-records-twice": ("|| base + count <= position) break;", ") break;"),
     "fetched-crc-not-compared": ("crc32_of(body, (size_t)there, 0) != crc :", "there != size :"),
