@@ -173,7 +173,8 @@ CHAPTERS: Final = (
         "at a time "
         "with a CRC-32, the other one checks and writes them, and syncs behind on a thread of its "
         "own. Then a member is replaced beside appends, whose rate is compared with the one of "
-        "before, and once more at a limit of 64 MiB a second (`catch_up_bytes_per_s`).",
+        "before: it is filled in turns with rests between then. And once more at a limit of 64 MiB "
+        "a second (`catch_up_bytes_per_s`).",
         (REPLACING,),
         floors={REPLACED: PLAIN},
     ),

@@ -3,6 +3,7 @@ near never are, nor what a commit may need."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +13,16 @@ from dledger.config import GroupConfig
 from dledger.protocol.messages.codes import Code
 from dledger.raft.roles import fill_pace
 from dledger.raft.roles.catch_up import CatchUp
-from dledger.raft.roles.fill_pace import MOST_REST_MS, REST, TURN_BYTES, FillPace, Turn
-from dledger.types import NodeId
+from dledger.raft.roles.fill_pace import (
+    GAIN,
+    LULL_MS,
+    MOST_REST_MS,
+    REST,
+    TURN_BYTES,
+    FillPace,
+    Turn,
+)
+from dledger.types import Index, NodeId
 from tests.raft.members_world import LEARNER, ChangingWorld, member
 from tests.raft.raft_bench import (
     APPEND,
@@ -35,6 +44,8 @@ from tests.raft.raft_harness import Chaos
 
 LIMIT = 64 << 10
 BODY = 4000
+IN_ORDER = Chaos(delay_ms=0)
+"""A push that another one overtakes is asked for again, which takes longer than rests do."""
 
 
 def world_with(entries: int, **settings: int) -> ChangingWorld:
@@ -145,66 +156,166 @@ def test_two_learners_share_one_limit():
     assert world.now_ms - began_ms > 0.9 * 2 * entries * BODY / LIMIT * 1000
 
 
-def test_a_turn_is_followed_by_a_rest_of_twice_its_time():
+def test_a_turn_is_followed_by_a_rest_of_some_times_its_time():
     turn = Turn()
-    turn.sent(TURN_BYTES // 2, 1000)
-    assert turn.wait_ms(1010) == 0
-    turn.sent(TURN_BYTES // 2, 1010)
-    assert turn.wait_ms(1010) is None, "all of it is answered first"
+    turn.sent(TURN_BYTES // 2, 0, 1000)
+    assert turn.wait_ms(0, 1010) == 0
+    turn.sent(TURN_BYTES // 2, 0, 1010)
+    assert turn.wait_ms(0, 1010) is None, "all of it is answered first"
     turn.drained(1030)
-    assert turn.wait_ms(1030) == REST * 30
-    assert turn.wait_ms(1030 + REST * 30) == 0
+    assert turn.wait_ms(0, 1030) == REST * 30
+    assert turn.wait_ms(0, 1030 + REST * 30) == 0
 
 
 def test_a_turn_goes_on_when_all_is_answered_before_it_is_over():
     turn = Turn()
     for now_ms in range(0, 80, 10):
-        assert turn.wait_ms(now_ms) == 0
-        turn.sent(TURN_BYTES // 8, now_ms)
+        assert turn.wait_ms(0, now_ms) == 0
+        turn.sent(TURN_BYTES // 8, 0, now_ms)
         turn.drained(now_ms + 5)
-    assert turn.wait_ms(75) == min(REST * 75, MOST_REST_MS)
+    assert turn.wait_ms(0, 75) == REST * 75
 
 
 def test_rests_are_short_and_end_when_there_is_no_reason_for_them():
     turn = Turn()
-    turn.sent(TURN_BYTES, 0)
+    turn.sent(TURN_BYTES, 0, 0)
     turn.drained(10_000)
-    assert turn.wait_ms(10_000) == MOST_REST_MS
+    assert turn.wait_ms(0, 10_000) == MOST_REST_MS
     turn.end()
-    assert turn.wait_ms(10_000) == 0
+    assert turn.wait_ms(0, 10_000) == 0
 
 
-def under_load(world: ChangingWorld, every_ms: int = 8) -> None:
+def test_a_rest_ends_when_the_log_has_grown_by_a_part_of_the_turn():
+    """Counted from the begin of the turn, so that what is appended in turn and rest is less than
+    the turn brought."""
+    turn, began = Turn(), 1000
+    turn.sent(TURN_BYTES // 2, began, 0)
+    turn.sent(TURN_BYTES // 2, began + 500, 20)
+    turn.drained(40)
+    gained = began + int(TURN_BYTES / GAIN)
+    assert turn.wait_ms(gained - 1, 40) == REST * 40
+    assert turn.wait_ms(gained, 40) == 0
+
+
+def pace_of(end: int, committed: int) -> tuple[Any, FillPace, Any]:
+    """A leader whose log is committed so far, and a new learner with a rest before it from 10 ms
+    on; the log may still grow by much."""
+    log = SimpleNamespace(
+        end_index=end, committed_index=committed, end=SimpleNamespace(end_pos=1000)
+    )
+    core: Any = SimpleNamespace(log=log, config=GroupConfig())
+    learner: Any = SimpleNamespace(catch_up=CatchUp(0, Index(end)), turn=Turn())
+    learner.turn.sent(TURN_BYTES, 1000, 0)
+    learner.turn.drained(10)
+    return log, FillPace(core, {N1: learner}), learner
+
+
+def test_a_rest_outlasts_the_moments_between_a_client_s_appends():
+    log, pace, learner = pace_of(90, 80)
+    pace.appends(12)
+    assert pace.wait_ms(learner, 0, 12) == 10 + REST * 10 - 12
+    log.committed_index = 90
+    pace.appends(15)
+    assert pace.wait_ms(learner, 0, 15) == LULL_MS, "looks again when the lull is long"
+    log.end_index = 95
+    pace.appends(18)
+    assert pace.wait_ms(learner, 0, 18) == 10 + REST * 10 - 18
+
+
+def test_a_rest_ends_soon_after_the_last_append():
+    _, pace, learner = pace_of(90, 90)
+    pace.appends(15)
+    assert pace.wait_ms(learner, 0, 15 + LULL_MS - 1) == 1
+    assert pace.wait_ms(learner, 0, 15 + LULL_MS) == 0
+
+
+def under_load(world: ChangingWorld, every_ms: int = 8, body: bytes = b"y" * 100) -> None:
     """Appends go on from now on, so that some are always on their way."""
 
     def again() -> None:
         if (leader := world.leader) is not None:
-            world.propose(leader, b"y" * 100)
+            world.propose(leader, body)
         world.after(every_ms, again)
 
     again()
 
 
-def busy_ms(monkeypatch: pytest.MonkeyPatch, turn_bytes: int) -> int:
-    """How long a voter that was away takes to get near while appends go on."""
+def under_answered_load(world: ChangingWorld) -> None:
+    """One append at a time goes on from now on: the next one a little after the answer."""
+
+    def again() -> None:
+        leader = world.leader
+        if (
+            leader is not None
+            and world.node(leader).committed_index == world.node(leader).end_index
+        ):
+            world.propose(leader, b"y" * 100)
+        world.after(2, again)
+
+    again()
+
+
+def under_slow_load(world: ChangingWorld) -> None:
+    """The same where a commit takes long."""
+    world.chaos = Chaos(delay_ms=0, sync_ms=4 * LULL_MS)
+    under_answered_load(world)
+
+
+def filled(
+    monkeypatch: pytest.MonkeyPatch, turn_bytes: int, load: Callable[[ChangingWorld], None]
+) -> int:
+    """Entries that a voter which was away gets in a second while appends go on."""
     monkeypatch.setattr(fill_pace, "TURN_BYTES", turn_bytes)
     world, away, _ = with_one_away(0)
-    under_load(world)
-    world.run(1500)
-    began_ms = world.now_ms
+    world.chaos = IN_ORDER
+    load(world)
+    world.run(100)
     world.start(away)
-    world.run_until(lambda: lacks(world, away) < 10)
-    return world.now_ms - began_ms
+    began = world.node(away).end_index
+    world.run(1000)
+    return world.node(away).end_index - began
 
 
-def test_a_member_is_filled_in_turns_while_appends_wait(monkeypatch):
-    assert busy_ms(monkeypatch, 10_000) > 1.5 * busy_ms(monkeypatch, TURN_BYTES)
+@pytest.mark.parametrize("load", [under_load, under_answered_load, under_slow_load])
+def test_a_member_is_filled_in_turns_while_appends_wait(monkeypatch, load):
+    rested = filled(monkeypatch, 10_000, load)
+    assert 0 < rested < filled(monkeypatch, TURN_BYTES, load) / 2
 
 
 def test_without_appends_there_are_no_rests(monkeypatch):
     free_ms = join_ms(world_with(60))
     monkeypatch.setattr(fill_pace, "TURN_BYTES", 10_000)
     assert join_ms(world_with(60)) == free_ms
+
+
+def until_whole_ms(monkeypatch: pytest.MonkeyPatch, turn_bytes: int) -> int:
+    """How long appends wait that need a voter which was away."""
+    monkeypatch.setattr(fill_pace, "TURN_BYTES", turn_bytes)
+    world, away, other = with_one_away(0)
+    world.chaos = IN_ORDER
+    world.crash(other)
+    leader, began_ms = world.elect(), world.now_ms
+    assert world.propose(leader, b"z")
+    index = world.node(leader).end_index
+    world.start(away)
+    world.run_until(lambda: world.node(leader).committed_index >= index)
+    return world.now_ms - began_ms
+
+
+def test_a_voter_that_a_commit_waits_for_has_no_rests(monkeypatch):
+    assert until_whole_ms(monkeypatch, 10_000) == until_whole_ms(monkeypatch, TURN_BYTES)
+
+
+def test_a_member_outruns_a_load_that_leaves_no_time_for_rests(monkeypatch):
+    """Were the rests as long as the turns say, more would be appended than is filled."""
+    monkeypatch.setattr(fill_pace, "TURN_BYTES", 40_000)
+    monkeypatch.setattr(fill_pace, "PATIENT_ROUNDS", 1_000_000)
+    world = world_with(200, push_batch_bytes=20_000)
+    world.chaos = IN_ORDER
+    under_load(world, 3, b"y" * BODY)
+    world.boot(N3, 300)
+    world.changed((*world.list_at(world.elect()), member(N3, LEARNER)))
+    world.run_until(lambda: lacks(world, N3) < 30, 4000)
 
 
 @pytest.mark.parametrize("seed", range(4))

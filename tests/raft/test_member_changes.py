@@ -360,6 +360,15 @@ def test_after_ten_long_rounds_a_learner_is_too_slow():
     assert learner.is_too_slow
 
 
+def test_a_learner_that_gains_has_more_than_ten_long_rounds():
+    """A large log under load takes many rounds, each shorter than the one before."""
+    learner, now_ms, took_ms = CatchUp(0, Index(0)), 0, 200_000
+    for number in range(1, 2 * MOST_ROUNDS):
+        now_ms, took_ms = now_ms + took_ms, took_ms * 4 // 5
+        learner.acknowledged(Index(number), Index(number + 1), now_ms, 1000)
+        assert not learner.is_too_slow
+
+
 def test_removal_is_not_told_before_it_is_committed():
     world = ChangingWorld(3)
     append(world)

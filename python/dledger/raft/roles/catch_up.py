@@ -13,7 +13,11 @@ from typing import Final
 from dledger.types import Index
 
 MOST_ROUNDS: Final = 10
-"""A learner that is not near after so many rounds is too slow for what is appended."""
+"""A learner that is not near after so many rounds in which it did not gain is too slow for what is
+appended."""
+GAINS: Final = 0.9
+"""A round gains when it takes no longer than this part of the one before. Rounds that gain end with
+a quick one, however large the log was at first."""
 
 
 @dataclass(slots=True)
@@ -24,7 +28,9 @@ class CatchUp:
     target: Index
     """The end of the leader's log when the round began."""
     rounds: int = 0
-    """Rounds that took too long, one after the other."""
+    """Rounds since the last quick one that took too long and did not gain, the first one too."""
+    last_ms: int = 0
+    """How long the last round took."""
     was_quick: bool = False
     """The last round took less than an election time."""
 
@@ -33,8 +39,11 @@ class CatchUp:
         if watermark >= self.target:
             took_ms = now_ms - self.began_ms
             self.was_quick = took_ms < election_ms
-            self.rounds = 0 if self.was_quick else self.rounds + 1
-            self.began_ms, self.target = now_ms, end
+            if self.was_quick:
+                self.rounds = 0
+            elif took_ms > GAINS * self.last_ms:
+                self.rounds += 1
+            self.began_ms, self.target, self.last_ms = now_ms, end, took_ms
 
     def is_near(self, watermark: Index, end: Index, now_ms: int, election_ms: int) -> bool:
         """Whether the learner is so near to the end that it may count."""

@@ -351,7 +351,7 @@ class EntryDispatcher:
         last, size = entries.last_index, entries.span
         self._in_flight.append(InFlight(last, size, now_ms))
         self._in_flight_bytes += size
-        self.turn.sent(size, now_ms)
+        self.turn.sent(size, self.core.log.end.end_pos, now_ms)
         self._pace.sent(self, size, now_ms)
         self.next_index = Index(last + 1)
         self._commit_sent = self.core.log.committed_index

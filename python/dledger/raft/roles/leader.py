@@ -117,6 +117,7 @@ class Leader:
         self.acks.wait(
             first, self.core.log.end_index, size, now_ms + self.core.config.ack_timeout_ms
         )
+        self.pace.appends(now_ms)
         self._dispatch(now_ms)
 
     def read_index(self, token: int) -> None:
@@ -318,6 +319,7 @@ class Leader:
         # quorum with the NOOP cannot elect a leader without it, nor without the entries before it.
         if index < self.noop_index or not self.core.commit_to(index):
             return
+        self.pace.appends(now_ms)
         self.core.out.finished += self.acks.complete(index)
         if self.reads.waiting:
             self._finish_reads()
