@@ -56,6 +56,8 @@ class Machine(RaftState):
         # Short, because a pre-vote disturbs no leader; a lone node has no other node to wait for.
         wait_ms = config.vote_interval_ms + dice(2 * config.vote_interval_ms) if self.peers else 0
         self.acting: Candidate | Follower | Leader = Candidate(self, now_ms, wait_ms=wait_ms)
+        self.leading: Leader | None = None
+        """`acting`, while this node leads."""
         self.founding = Founding(self, now_ms)
         self._told = RoleChange(self.role, self.term, self.leader_id)
         self._told_members = self.admission.members
@@ -84,7 +86,7 @@ class Machine(RaftState):
         assert self.voted_for == self.me, f"leads term {self.term} but voted for {self.voted_for}"
         self.role, self.leader_id = Role.LEADER, self.me
         self.transfers.end()
-        self.acting = leader = Leader(self, self.transfers, now_ms=now_ms)
+        self.acting = self.leading = leader = Leader(self, self.transfers, now_ms=now_ms)
         leader.start(now_ms)
 
     def _relisted(self) -> None:
@@ -149,11 +151,8 @@ class Machine(RaftState):
             candidate.tick(now_ms)
 
     def deadline_ms(self) -> int:
-        transfer, deadline, founding = (
-            self.transfers.ongoing,
-            self.acting.deadline_ms(),
-            self.founding,
-        )
+        transfer, founding = self.transfers.ongoing, self.founding
+        deadline = self.acting.deadline_ms()
         if self.role is Role.CANDIDATE or founding.settled is not self.admission.membership:
             deadline = min(deadline, founding.deadline_ms())
         return deadline if transfer is None else min(deadline, transfer.deadline_ms)
@@ -191,7 +190,7 @@ class Machine(RaftState):
             and self.terms.refuses(message, now_ms)
         ):
             return
-        elif isinstance(message, VoteRequest):
+        elif type(message) is VoteRequest:
             is_taking = isinstance(self.acting, Candidate) and self.acting.taking_leadership
             answer_vote(self, message, now_ms, is_taking)
         elif message.local_id not in self.peers and not self._may_be_member(message):
@@ -199,9 +198,9 @@ class Machine(RaftState):
                 message,
                 Code.UNEXPECTED_MEMBER if message.local_id == self.me else Code.UNKNOWN_MEMBER,
             )
-        elif isinstance(message, PushEntryResponse):  # the most frequent ones first
+        elif type(message) is PushEntryResponse:  # the most frequent ones first
             self._on_response(message, now_ms)
-        elif isinstance(message, PushEntryRequest):
+        elif type(message) is PushEntryRequest:
             self._on_push(message, now_ms)
         elif isinstance(message, HeartBeatRequest):
             self._answer_beat(message, self._on_heartbeat(message, now_ms))
@@ -278,12 +277,13 @@ class Machine(RaftState):
             out.facts,
         ):
             if collected:  # most are empty, at each of several inputs a request
-                collected.clear()
+                del collected[:]
         return ready
 
     def _leave(self) -> None:
-        if isinstance(self.acting, Leader):
-            self.acting.stop()
+        if self.leading is not None:
+            self.leading.stop()
+            self.leading = None
 
     def _on_heartbeat(self, request: HeartBeatRequest, now_ms: int) -> Code:
         if request.leader_id != request.local_id:
@@ -362,13 +362,9 @@ class Machine(RaftState):
             )
         )
 
-    def _on_response(
-        self,
-        response: VoteResponse | HeartBeatResponse | PushEntryResponse | LeadershipTransferResponse,
-        now_ms: int,
-    ) -> None:
+    def _on_response(self, response: PeerMessage, now_ms: int) -> None:
         """An answer counts in its term only; one of a later term ends a leadership."""
-        if isinstance(response, VoteResponse):
+        if type(response) is VoteResponse:
             if response.result is VoteResult.REJECT_UNKNOWN_LEADER:
                 self.founding.inquire(response.local_id)
             if isinstance(self.acting, Candidate):
@@ -376,14 +372,14 @@ class Machine(RaftState):
         elif response.term > self.term:
             self.out.fact("later_term_seen", term=response.term, node=response.local_id)
             self.become_candidate(response.term, now_ms)
-        elif response.term < self.term or not isinstance(self.acting, Leader):
+        elif response.term < self.term or (leader := self.leading) is None:
             return
-        elif isinstance(response, PushEntryResponse):
-            self.acting.on_push_response(response, now_ms)
-        elif isinstance(response, HeartBeatResponse):
-            self.acting.on_heartbeat_response(response, now_ms)
-        else:
-            self.acting.on_transfer_response(response)
+        elif type(response) is PushEntryResponse:
+            leader.on_push_response(response, now_ms)
+        elif type(response) is HeartBeatResponse:
+            leader.on_heartbeat_response(response, now_ms)
+        elif type(response) is LeadershipTransferResponse:
+            leader.on_transfer_response(response)
 
     def _refuse(self, message: PeerMessage, code: Code) -> None:
         """The message is for another node, or from no member: answer where an answer helps, and

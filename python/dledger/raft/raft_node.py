@@ -57,6 +57,8 @@ class RaftNode:
         )
         self.log = self._machine.log
         """To be read alone."""
+        self.deadline_ms: Callable[[], int] = self._machine.deadline_ms
+        """When `tick` should be called next."""
         self._halted: SafetyViolation | None = None
 
     # ---- inputs
@@ -197,10 +199,6 @@ class RaftNode:
 
     # ---- questions
 
-    def deadline_ms(self) -> int:
-        """When `tick` should be called next."""
-        return self._machine.deadline_ms()
-
     def install_mode(self, first: Position) -> InstallMode | None:
         """How a state whose log begins at the committed entry ``first`` may take the place of this
         node's now; None when it may not. A caller that acts on it must stop using this node and
@@ -247,8 +245,7 @@ class RaftNode:
     def leader(self) -> Leader | None:
         """The state of this node's leadership, while it leads: what it accepts, and which
         proposals wait for their quorum. To be read alone; inputs are this class's methods."""
-        acting = self._machine.acting
-        return acting if isinstance(acting, Leader) else None
+        return self._machine.leading
 
     @property
     def hard_state(self) -> HardState:
@@ -372,10 +369,10 @@ class RaftNode:
     # ---- inside
 
     def _leading(self) -> Leader:
-        if self.leader is None:
+        if (leader := self._machine.leading) is None:
             whom = self.leader_id or ""
             raise NotLeader(f"{self.node_id} does not lead; ask {whom or 'again later'}", whom)
-        return self.leader
+        return leader
 
     def _run(self, call: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> Ready:
         if self._halted is not None:

@@ -108,7 +108,9 @@ class EntryRun:
 class Entries(Sequence[Entry]):
     """Consecutive entries, kept as runs; makes an `Entry` where one is asked for."""
 
-    __slots__ = ("_count", "_end", "first_index", "follows", "last_index", "packed_sizes", "runs")
+    __slots__ = (
+        "_count", "_end", "first_index", "follows", "last_index", "packed_sizes", "runs", "span",
+    )  # fmt: skip
 
     def __init__(self, runs: tuple[EntryRun, ...]) -> None:
         self.runs = runs
@@ -117,11 +119,14 @@ class Entries(Sequence[Entry]):
         is still to be found out."""
         self._end: LogEnd | None = None
         self.first_index, self.last_index = NO_INDEX, NO_INDEX
-        self._count = 0
+        self._count = self.span = 0
+        """Of the span: bytes of the log from the first one to the end of the last, with the padding
+        between."""
         self.packed_sizes: bytes | None = None
         """As `pack_sizes` has it; kept, because each follower is sent the same entries."""
         if runs:
             self.first_index, self.last_index = runs[0].index, runs[-1].last
+            self.span = runs[-1].end_pos - runs[0].pos
             one = len(runs) == 1  # else there may be gaps between them, where they are refused
             self._count = len(runs[0].starts) - 1 if one else sum(map(len, runs))
 
@@ -138,11 +143,6 @@ class Entries(Sequence[Entry]):
         if self._end is None:
             self._end = self.runs[-1].end
         return self._end
-
-    @property
-    def span(self) -> int:
-        """Bytes of the log from the first one to the end of the last, with the padding between."""
-        return self.runs[-1].end_pos - self.runs[0].pos
 
     def __len__(self) -> int:
         return self._count
@@ -204,20 +204,21 @@ def stamp_all(
         length = len(bodies[at])
         if length >= LARGE_BODY:
             run = EntryRun.of(stamp(end, term, magic, bodies[at], segment_size))
-            end = run.end
+            end, stamped = run.end, 1
         else:
             pos = place(end.end_pos, HEADER_SIZE + length, segment_size)
             room, index = segment_size - pos % segment_size, Index(end.position.index + 1)
             data, starts, chain_crc = stamp_bodies(
                 bodies, at, LARGE_BODY, room, magic, term, index, pos, end.chain_crc
             )
-            if len(starts) == 1:
+            stamped = len(starts) - 1
+            if not stamped:
                 raise too_large(HEADER_SIZE + length, segment_size)
-            last, end_pos = Index(index + len(starts) - 2), pos + starts[-1]
+            last, end_pos = Index(index + stamped - 1), pos + starts[-1]
             run = EntryRun(index, last, term, magic, pos, end_pos, starts, (data,))
             end = LogEnd(Position(term, last), end_pos, chain_crc)
         runs.append(run)
-        at += len(run)
+        at += stamped
     entries = Entries(tuple(runs))
     entries.follows, entries._end = begin, end
     return entries
@@ -240,7 +241,7 @@ def read_entries(payload: Buffer, sizes: Buffer) -> Entries:
 
 def pack_sizes(entries: Sequence[Entry]) -> bytes:
     """The sizes of entries, 4 bytes each, as messages tell them."""
-    whole = Entries.of(entries)
+    whole = entries if type(entries) is Entries else Entries.of(entries)
     if whole.packed_sizes is None:
         sizes: list[int] = []
         for run in whole.runs:
@@ -251,10 +252,16 @@ def pack_sizes(entries: Sequence[Entry]) -> bytes:
 
 def pieces_of(entries: Sequence[Entry]) -> list[Buffer]:
     """The bytes of entries, one behind the other."""
-    pieces: list[Buffer] = []
-    for run in Entries.of(entries).runs:
+    return pieces_and_size(entries)[0]
+
+
+def pieces_and_size(entries: Sequence[Entry]) -> tuple[list[Buffer], int]:
+    """The bytes of entries, one behind the other, and how many these are."""
+    pieces, size = list[Buffer](), 0
+    for run in (entries if type(entries) is Entries else Entries.of(entries)).runs:
         pieces += run.pieces
-    return pieces
+        size += run.starts[-1]
+    return pieces, size
 
 
 def count_following(end: LogEnd, entries: Entries, segment_size: int) -> int:

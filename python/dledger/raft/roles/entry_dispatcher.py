@@ -107,32 +107,11 @@ class EntryDispatcher:
             if self._asked_ms is None:
                 self._ask(now_ms)
             return
-        log, config, is_far = self.core.log, self.core.config, self._pace.is_far(self, now_ms)
-        limit = config.catch_up_bytes_per_s if is_far else 0
         if not self._in_flight:
             self.turn.drained(now_ms)
-        most = self._pace.most(limit)
-        while (
-            self.next_index <= log.end_index
-            and self._in_flight_bytes < config.push_window_bytes
-            and len(self._in_flight) < MAX_IN_FLIGHT
-        ):
-            if is_far and (wait_ms := self._pace.wait_ms(self, limit, now_ms)) != 0:
-                self.due_ms = None if wait_ms is None else now_ms + wait_ms
-                return  # the next APPEND carries the commit
-            # An APPEND names the entry before it, and the follower checks that it holds that one.
-            # Where its term is not known here any more, no push can be checked, and the follower is
-            # offered the state instead.
-            previous = log.known_position(Index(self.next_index - 1))
-            if previous is None:
-                self._compare(Index(self.next_index - 1))
-                self._ask(now_ms)
-                return
-            entries = log.slice(self.next_index, most)
-            if entries is None:
-                self._load(self.next_index, most)
-                break
-            self._append(previous, entries, now_ms)
+        log = self.core.log
+        if self.next_index <= log.end_index and not self._fill_window(now_ms):
+            return
         if not self._in_flight and self._commit_sent < log.committed_index:
             if self.due_ms is None:
                 self.due_ms = now_ms + COMMIT_DELAY_MS
@@ -140,6 +119,37 @@ class EntryDispatcher:
                 self._commit(now_ms)
         elif self.due_ms is not None and now_ms >= self.due_ms:
             self.due_ms = None  # the rest is over, and an answer or a read comes first
+
+    def _fill_window(self, now_ms: int) -> bool:
+        """Push entries, up to the window; False where no COMMIT may go now."""
+        log, config, is_far = self.core.log, self.core.config, self._pace.is_far(self, now_ms)
+        limit = config.catch_up_bytes_per_s if is_far else 0
+        most = self._pace.most(limit) if limit else config.push_batch_bytes
+        while (
+            self.next_index <= log.end_index
+            and self._in_flight_bytes < config.push_window_bytes
+            and len(self._in_flight) < MAX_IN_FLIGHT
+        ):
+            if is_far and (wait_ms := self._pace.wait_ms(self, limit, now_ms)) != 0:
+                self.due_ms = None if wait_ms is None else now_ms + wait_ms
+                return False  # the next APPEND carries the commit
+            entries = log.slice(self.next_index, most)
+            # An APPEND names the entry before it, and the follower checks that it holds that one.
+            # Where its term is not known here any more, no push can be checked, and the follower is
+            # offered the state instead.
+            begin = None if entries is None else entries.follows
+            previous = (
+                log.known_position(Index(self.next_index - 1)) if begin is None else begin.position
+            )
+            if previous is None:
+                self._compare(Index(self.next_index - 1))
+                self._ask(now_ms)
+                return False
+            if entries is None:
+                self._load(self.next_index, most)
+                break
+            self._append(previous, entries, now_ms)
+        return True
 
     @property
     def commit_answered(self) -> Index:
@@ -238,11 +248,12 @@ class EntryDispatcher:
         if response.code is Code.SUCCESS:
             # An acknowledgement covers all entries up to its index, so it also answers the pushes
             # whose own answers were lost.
-            self.watermark = max(self.watermark, response.index)
+            if response.index > self.watermark:
+                self.watermark = response.index
             while self._in_flight and self._in_flight[0].last <= self.watermark:
                 self._in_flight_bytes -= self._in_flight.popleft().size
-            if self.state is PushState.APPEND:
-                self.next_index = max(self.next_index, Index(self.watermark + 1))
+            if self.state is PushState.APPEND and self.next_index <= self.watermark:
+                self.next_index = Index(self.watermark + 1)
         elif (
             response.code is Code.INCONSISTENT_STATE
             and self.state is PushState.APPEND
@@ -336,8 +347,7 @@ class EntryDispatcher:
     def _start_truncate(self, now_ms: int) -> None:
         begin = Index(self.compare_index + 1)
         entries = self.core.log.cached(begin, Index(begin + 1))
-        self.is_truncating = True
-        self._asked_ms = now_ms
+        self.is_truncating, self._asked_ms = True, now_ms
         if entries:
             self._truncate(entries, now_ms)
         else:
@@ -360,11 +370,8 @@ class EntryDispatcher:
 
     def _commit(self, now_ms: int) -> None:
         log = self.core.log
-        self._commit_sent, self._commit_sent_ms, self.due_ms = (
-            log.committed_index,
-            now_ms,
-            None,
-        )
+        self._commit_sent, self._commit_sent_ms = log.committed_index, now_ms
+        self.due_ms = None
         index = min(log.committed_index, self.watermark)
         self._push(
             PushType.COMMIT, NOWHERE if log.term_at(index) is None else log.position_at(index)

@@ -154,9 +154,8 @@ class FillPace:
         return min(rest_ms, lull_ms) if is_idle and rest_ms else rest_ms
 
     def most(self, limit: int) -> int:
-        """Most bytes of one push."""
-        largest = self._core.config.push_batch_bytes
-        return min(largest, limit // PUSHES_A_SECOND) if limit else largest
+        """Most bytes of one push under a limit."""
+        return min(self._core.config.push_batch_bytes, limit // PUSHES_A_SECOND)
 
     def sent(self, follower: Filled, size: int, now_ms: int) -> None:
         """So many bytes of entries go to this follower now."""

@@ -65,10 +65,11 @@ class Leader:
         self._dispatch(now_ms)
 
     def deadline_ms(self) -> int:
-        due = self._next_beat_ms
-        for dispatcher in self.dispatchers.values():
-            if dispatcher.due_ms is not None and dispatcher.due_ms < due:
-                due = dispatcher.due_ms
+        due, dispatchers = self._next_beat_ms, self.dispatchers
+        for peer in dispatchers:
+            at_ms = dispatchers[peer].due_ms
+            if at_ms is not None and at_ms < due:
+                due = at_ms
         return due
 
     def tick(self, now_ms: int) -> None:
@@ -159,7 +160,8 @@ class Leader:
 
     def on_persisted(self, now_ms: int) -> None:
         if self._acknowledge_own():
-            self._advance(now_ms)
+            if self.core.log.durable_index > self.core.log.committed_index:
+                self._advance(now_ms)
             if self.transfers.ongoing is not None:
                 self._tell_transferee()
 
@@ -194,7 +196,8 @@ class Leader:
         dispatcher.heard_ms = now_ms
         dispatcher.on_response(response, now_ms)
         if dispatcher.counts and self.acks.acknowledge(response.local_id, dispatcher.watermark):
-            self._advance(now_ms)
+            if dispatcher.watermark > self.core.log.committed_index:
+                self._advance(now_ms)
             if self.transfers.ongoing is not None:
                 self._tell_transferee()
         end, election_ms = self.core.log.end_index, self.core.config.election_ms
@@ -317,8 +320,9 @@ class Leader:
         index, members = quorum_index(self.acks.watermarks.values()), self.core.admission.membership
         # An entry of an earlier term can be overwritten although a quorum has it (figure 8). A
         # quorum with the NOOP cannot elect a leader without it, nor without the entries before it.
-        if index < self.noop_index or not self.core.commit_to(index):
+        if index < self.noop_index or index <= self.core.log.committed_index:
             return
+        self.core.commit_to(index)
         self.pace.appends(now_ms)
         self.core.out.finished += self.acks.complete(index)
         if self.reads.waiting:
