@@ -23,6 +23,7 @@ from dledger.net.connections.buffers import JOIN_BYTES, joined
 from dledger.net.connections.handlers import RECEIVE_BYTES, OnConnection
 from dledger.net.connections.incoming import HEAD_BYTES, TURN_BYTES, TURN_FRAMES
 from dledger.net.connections.outgoing import WRITE_HIGH_BYTES
+from dledger.net.limits.inflow import PRESSED_READ_BYTES
 from dledger.net.loop import loop_factory
 from dledger.protocol.messages.client import (
     AppendRequest,
@@ -521,6 +522,35 @@ async def test_paused_reading_stops_frames_until_it_is_resumed(node: Node) -> No
     assert len(node.frames) == 1
     served.resume_reading()
     await node.until(lambda: len(node.frames) == 2)
+
+
+async def test_a_member_is_read_in_whole_buffers_whatever_clients_hold(node: Node) -> None:
+    await called(node)
+    served = node.opened[0]
+    assert served._inflow is not None
+    served._inflow._is_pressed = True
+    assert len(served.get_buffer(-1)) == PRESSED_READ_BYTES
+    served.become_member()
+    served._inflow._is_pressed = True
+    assert len(served.get_buffer(-1)) == RECEIVE_BYTES
+
+
+async def test_a_flush_before_the_end_of_the_turn_leaves_nothing_for_then(node: Node) -> None:
+    _, connection = await called(node)
+    flushes: list[int] = []
+    write_now = connection._write_now
+    connection._write_now = (  # type: ignore[method-assign]
+        lambda pieces, size: flushes.append(size) or write_now(pieces, size)
+    )
+    connection.send(StatusRequest(), 1)
+    due = connection._due
+    assert due is not None
+    connection.flush()
+    assert due.cancelled()
+    connection.send(StatusRequest(), 2)
+    assert not connection._due.cancelled()
+    await node.until(lambda: len(node.frames) == 3)
+    assert len(flushes) == 2
 
 
 async def test_reading_goes_on_when_all_that_was_unsent_has_left_in_one_write(node: Node) -> None:

@@ -114,11 +114,9 @@ class Incoming(Outgoing, ABC):
         if not rest:
             if self._after_large:
                 return buffer[:HEAD_BYTES]
-            return (
-                buffer[:PRESSED_READ_BYTES]
-                if self._inflow is not None and self._inflow.presses(self)
-                else buffer
-            )
+            if self._inflow is None or self.is_member or not self._inflow.presses(self):
+                return buffer  # no budget of clients applies to a member
+            return buffer[:PRESSED_READ_BYTES]
         if len(rest) >= len(buffer) // 2:  # a header near its limit
             self._shared = buffer = self._buffer.grow(2 * len(rest))
         buffer[: len(rest)] = rest
@@ -130,7 +128,7 @@ class Incoming(Outgoing, ABC):
         reader, buffer = self._reader, self._shared
         if buffer is not None:
             self._after_large = False
-            self._hand_out(buffer[: len(reader.rest) + nbytes])
+            self._hand_out(buffer[: nbytes + len(reader.rest) if reader.rest else nbytes])
         elif (frame := reader.received(nbytes)) is not None:
             self._hand_out_large(frame)
         if (
@@ -159,12 +157,16 @@ class Incoming(Outgoing, ABC):
         if self.most_frames is not None:
             most = min(most, self.most_frames)
         try:
-            if len(frames) < most and not self._held_back:
+            held_back = self._held_back
+            if not held_back and len(frames) < most:
                 reader.parse(view, frames, most)
             else:
                 reader.keep(view)
-            while taken < most and taken < len(frames) and not self._held_back:
-                taken += self._take(frames, taken, most)
+            if (last := len(frames)) > most:
+                last = most
+            while taken < last and not held_back:
+                taken += self._take(frames, taken, last)
+                held_back = taken < last and self._held_back
             if taken and self._handlers.on_batch_end is not None:
                 self._handlers.on_batch_end(self)
         except ProtocolError as error:
@@ -177,7 +179,7 @@ class Incoming(Outgoing, ABC):
 
     def _hand_out_large(self, frame: Frame) -> None:
         try:
-            self._take([frame])
+            self._take([frame], 0, 1)
             if self._handlers.on_batch_end is not None:
                 self._handlers.on_batch_end(self)
         except ProtocolError as error:
@@ -185,7 +187,7 @@ class Incoming(Outgoing, ABC):
         if self._turns is not None and not self.is_member:
             self._turns.took(1)
 
-    def _take(self, frames: list[Frame], start: int = 0, stop: int = 1) -> int:
+    def _take(self, frames: list[Frame], start: int, stop: int) -> int:
         """Hand out the frame at ``start``, and with an append those behind it, up to ``stop``, that
         have the same header; returns how many these are."""
         kind, request_id, header, payload = frames[start]
@@ -198,8 +200,7 @@ class Incoming(Outgoing, ABC):
             self.said_hello = True
         end, on_appends = start + 1, self._handlers.on_appends if kind == APPEND_KIND else None
         if on_appends is not None:
-            last = min(stop, len(frames))
-            while end < last and frames[end].header is header:
+            while end < stop and frames[end].header is header:
                 end += 1
         self._asked += end - start
         if self._ended:

@@ -27,6 +27,8 @@ class Outgoing:
         self._transport: asyncio.Transport | None = None
         self._out: list[Buffer] = []
         self._queued = 0
+        self._due: asyncio.Handle | None = None
+        """`flush` at the end of this turn of the loop."""
         self._descriptor = -1
         self._write_paused = False
         self._ended = False
@@ -79,9 +81,9 @@ class Outgoing:
             return
         self._answered += count
         if not self._out:
-            self._loop.call_soon(self.flush)
+            self._due = self._loop.call_soon(self.flush)
         self._out += frame
-        size = sum(map(len, frame)) if len(frame) > 1 else len(frame[0])
+        size = sum(map(len, frame))
         self._queued += size
         self.handed += size
 
@@ -102,13 +104,13 @@ class Outgoing:
         if not out or self.holds_answers:
             return
         self._out, self._queued = [], 0
+        if self._due is not None:
+            self._due.cancel()
         was_full = size > WRITE_HIGH_BYTES
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        pieces: list[Buffer] = (
-            out if len(out) == 1 else [b"".join(out)] if size <= 4 * JOIN_BYTES else joined(out)
-        )
+        pieces: list[Buffer] = [b"".join(out)] if size <= 4 * JOIN_BYTES else joined(out)
         if transport.get_write_buffer_size() == 0:
             pieces = self._write_now(pieces, size)
         if pieces:

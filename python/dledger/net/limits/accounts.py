@@ -27,34 +27,33 @@ class Accounts:
     Attributes:
         connected: the number of connections of each principal.
         held: bytes of requests without an answer, of each account that has any.
+        are_many: whether several principals are connected, so that none may have all.
     """
 
     def __init__(self) -> None:
         self.connected: Counter[Principal] = Counter()
         self.held: dict[str, int] = {}
-
-    @property
-    def are_many(self) -> bool:
-        """Whether several principals are connected, so that none may have all."""
-        return len(self.connected) > 1
+        self.are_many = False
 
     def enter(self, principal: Principal) -> None:
         """One of its connections has begun."""
         self.connected[principal] += 1
+        self.are_many = len(self.connected) > 1
 
     def leave(self, principal: Principal) -> None:
         """One of its connections has ended."""
         self.connected[principal] -= 1
         if not self.connected[principal]:
             del self.connected[principal]
+        self.are_many = len(self.connected) > 1
 
     def hold(self, account: str, size: int) -> None:
         """So many bytes more; negative: fewer."""
         held = self.held.get(account, 0) + size
         if held:
             self.held[account] = held
-        else:
-            self.held.pop(account, None)
+        elif account in self.held:
+            del self.held[account]
 
     def share(self, limit: int, used: int, sharers: int) -> int:
         """How much one account may have of a memory in which all have ``used``: all of it where one

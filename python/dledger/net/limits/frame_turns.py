@@ -58,7 +58,9 @@ class FrameTurns:
         """How many frames a connection may hand out now; 0: `wait`."""
         if self._each:
             return self._each
-        return min(self._left, FEW if self._waiting else MOST)
+        if self._waiting.crowds:
+            return min(self._left, FEW)
+        return self._left
 
     def took(self, frames: int) -> None:
         """So many were handed out."""

@@ -33,7 +33,7 @@ from dledger.protocol.messages.client import (
 )
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.entry import HEADER_SIZE
-from dledger.protocol.messages.entry_runs import pieces_of, read_entries
+from dledger.protocol.messages.entry_runs import pieces_and_size, read_entries
 from dledger.protocol.messages.fetched import RUN_ROW, FetchedBatches, FetchedRun, FetchResponse
 from dledger.protocol.messages.group_heartbeat import GroupHeartbeatRequest
 from dledger.protocol.messages.member_requests import AlterMemberRequest
@@ -141,10 +141,10 @@ def encode(message: Message, request_id: int = 0, payload: Sequence[Buffer] = ()
             raise
         raise ProtocolError(f"{type(message).__name__} cannot be sent: {error}") from error
     if kind in _WITH_ENTRIES:
-        payload = pieces_of(message.entries)  # type: ignore[union-attr]
-    if not payload:
-        return [pack_frame(kind, request_id, header, 0)]
-    return [pack_frame(kind, request_id, header, sum(map(len, payload))), *payload]
+        payload, size = pieces_and_size(message.entries)  # type: ignore[union-attr]
+    else:
+        size = sum(map(len, payload)) if payload else 0
+    return [pack_frame(kind, request_id, header, size), *payload]
 
 
 def pack_append_responses(
@@ -194,7 +194,7 @@ def decode(kind: int, header: Buffer, payload: Buffer = b"") -> Any:
             return _with_entries(message, payload)
         if kind == _FETCHED:
             _check_fetched(message, payload)
-        elif len(payload) and kind not in _WITH_BYTES:
+        elif payload and kind not in _WITH_BYTES:
             raise WrongField(f"a payload of {len(payload)} bytes where none belongs")
     except WrongField as error:
         raise ProtocolError(f"{table.cls.__name__}.{error}") from None

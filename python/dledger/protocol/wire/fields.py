@@ -280,16 +280,20 @@ def _builder(table: FieldTable, required: int = -1, defaults: tuple[Any, ...] = 
             ranges.append(f"f{at} > INT_MAX")
         elif decode is _index:
             ranges.append(f"not -1 <= f{at} <= INT_MAX")
+        elif isinstance(members := getattr(decode, "__self__", None), _Members):
+            steps.append(f"        f{at} = members{at}[f{at}]")  # costs less than a call
+            known[f"members{at}"] = members
         else:
             steps.append(f"        f{at} = decode{at}(f{at})")
             known[f"decode{at}"] = decode
     lines = ["def build(values):"]
     if required >= 0:
         lines += [
-            f"    if len(values) < {required}:",
+            "    count = len(values)",
+            f"    if count < {required}:",
             "        complain(values)",
-            f"    if len(values) != {len(fields_of)}:",
-            f"        values = (*values[:{len(fields_of)}], *defaults[len(values):])",
+            f"    if count != {len(fields_of)}:",
+            f"        values = (*values[:{len(fields_of)}], *defaults[count:])",
         ]
     lines += [
         "    if tuple(map(type, values)) != wire:",

@@ -74,7 +74,7 @@ def pack_frame(kind: int, request_id: int, header: bytes, payload_len: int) -> b
     head = _HEAD.pack(
         FRAME_MAGIC, FRAME_VERSION, 0, kind, 0, request_id & _U32, len(header), payload_len
     )
-    return head + _CRC.pack(crc32(header, crc32(head))) + header
+    return head + _CRC.pack(crc32(head + header)) + header
 
 
 def parse_prefix(data: Buffer, at: int, limits: FrameLimits) -> tuple[int, int, int, int, int]:
@@ -253,7 +253,7 @@ class FrameReader:
         at, size = 0, len(view)
         while True:
             if self._first is None:
-                more, limits = most - len(frames), self._limits
+                more, limits = most - len(frames) if frames else most, self._limits
                 at = take_frames(view, at, more, limits.header_bytes, self._small, _make, frames)
             if size - at < PREFIX_SIZE:
                 break
