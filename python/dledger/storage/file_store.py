@@ -178,9 +178,9 @@ class FileStore:
         """See `LogStore.append`."""
         with self._lock:
             self._check_alive()
-            if not entries:
-                return
             view, added = self._view, Entries.of(entries)
+            if not added.runs:
+                return
             check_append(view.end, added, self._data.file_size, self._state.term)
             self._room.make(view.end.end_pos, added)
             try:
@@ -286,7 +286,9 @@ class FileStore:
 
     def note_commit(self, index: Index) -> None:
         """See `LogStore.note_commit`."""
-        self._commit = Index(max(self._commit, min(index, self._view.end.position.index)))
+        index = min(index, self._view.end.position.index)
+        if index > self._commit:
+            self._commit = index
 
     def read(self, begin: Index, max_bytes: int, end: Index | None = None) -> Sequence[Entry]:
         """See `LogStore.read`."""

@@ -229,8 +229,9 @@ class MemberChanges(NodePart):
             raise MembersRefused(Refusal.NO_LIVE_MAJORITY, f"{', '.join(away)} would be away")
 
     def _committed(self, index: Index) -> None:
-        for wait in [wait for wait in self._waiting if wait.index <= index]:
-            self._answer(wait, Code.SUCCESS)
+        for wait in tuple(self._waiting):
+            if wait.index <= index:
+                self._answer(wait, Code.SUCCESS)
 
     def _role_changed(self, change: RoleChange) -> None:
         if change.role is not Role.LEADER:

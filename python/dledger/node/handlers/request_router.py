@@ -255,11 +255,12 @@ class RequestRouter(NodePart):
         self, connection: Connection, request_id: int, message: Any, payload: memoryview
     ) -> None:
         session: PortSession | Visit | None = connection.context
-        if isinstance(session, PortSession) and session.budget is not None:
-            session.budget.charge(requests=1, bytes_in=len(payload))
         if not isinstance(session, PortSession):
             self.port_sessions.greet(connection, request_id, message)
-        elif session.peer is not None:
+            return
+        if session.budget is not None:
+            session.budget.charge(requests=1, bytes_in=len(payload))
+        if session.peer is not None:
             self._parts.peer_messages.take(session.peer, message)
         elif self._catalog_lost and type(message) is not StatusRequest:
             connection.abort()  # as if this node were down: another one answers

@@ -145,11 +145,12 @@ class ReadyLoop:
             self._events.committed(index)
 
     def _tick(self) -> None:
-        self._timer = None
-        if self._now_ms() < self.raft.deadline_ms():
-            self._arm()
-        else:
-            self.feed(self.raft.tick, self._now_ms())
+        self._timer, now_ms = None, self._now_ms()
+        deadline_ms = self.raft.deadline_ms()
+        if now_ms >= deadline_ms:
+            self.feed(self.raft.tick, now_ms)
+        elif not self.failed:
+            self._set_timer(deadline_ms, now_ms)
 
     def feed(self, call: Callable[..., Ready], *args: Any) -> None:
         """One input of the core, and its effects."""
@@ -214,7 +215,8 @@ class ReadyLoop:
                 self._events.read_done(done)
             if ready.transfer is not None:
                 self._events.transferred(ready.transfer)
-        self._arm()
+        if self._timer is None or self.raft.deadline_ms() < self._timer_ms:
+            self._arm()
 
     def _commit(self, index: Index) -> None:
         """Tell, but not while the store still has entries that are to be cut: it would take them
@@ -229,14 +231,14 @@ class ReadyLoop:
         which is cheaper than moving it with every message."""
         if self.failed:
             return
-        deadline = self.raft.deadline_ms()
-        if self._timer is None or deadline < self._timer_ms:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer_ms = deadline
-            self._timer = self._loop.call_later(
-                max(0, deadline - self._now_ms()) / 1000, self._tick
-            )
+        if self._timer is not None:
+            self._timer.cancel()
+        self._set_timer(self.raft.deadline_ms(), self._now_ms())
+
+    def _set_timer(self, deadline_ms: int, now_ms: int) -> None:
+        self._timer_ms = deadline_ms
+        wait_ms = deadline_ms - now_ms if deadline_ms > now_ms else 0
+        self._timer = self._loop.call_later(wait_ms / 1000, self._tick)
 
     def _load(self, load: Load) -> None:
         """Read entries for a follower that is behind the cache."""

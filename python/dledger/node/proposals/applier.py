@@ -61,11 +61,13 @@ class Applier(NodePart):
         self._committed = Index(-1)
         self._busy = False
         self._meters, self._now_s = context.meters, context.environment.now_s
+        self._access = self._catalog.access_version
 
     def advance(self, committed: Index) -> None:
         """Everything up to ``committed`` may be applied; most of the time it is, before this
         returns."""
-        self._committed = max(self._committed, committed)
+        if committed > self._committed:
+            self._committed = committed
         if not self._busy and not self._waits_for_repair:
             self._next()
 
@@ -114,7 +116,6 @@ class Applier(NodePart):
 
     def _apply(self, entries: Entries) -> None:
         unanswered, members_index = self._proposals.unanswered, self._catalog.members_index
-        access = self._catalog.access_version
         held_bytes = unanswered.held_bytes
         began_s = 0.0 if self._meters is None else self._now_s()
         try:
@@ -129,7 +130,8 @@ class Applier(NodePart):
         self.applied_pos = entries.runs[-1].end_pos
         if unanswered.held_bytes < held_bytes:
             self._events.relieved()
-        if self._catalog.access_version != access:
+        if (access := self._catalog.access_version) != self._access:
+            self._access = access
             self._events.access_changed()
         self._events.applied()
         if self._catalog.members_index != members_index:

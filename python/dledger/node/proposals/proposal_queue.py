@@ -117,9 +117,9 @@ class ProposalQueue(NodePart):
     ) -> None:
         """Check bodies that came together in equal requests, and gather them for this pass. Those
         of no connection are the nodes' own."""
-        at, deadline_ms = 0, self._now_ms() + request.timeout_ms
-        while at < len(bodies):
-            stop = at + (len(plain_batches(bodies, at)) or 1)
+        at, count, deadline_ms = 0, len(bodies), self._now_ms() + request.timeout_ms
+        while at < count:
+            stop = count if count == 1 else at + (len(plain_batches(bodies, at)) or 1)
             self._append(connection, request_ids[at:stop], bodies[at:stop], deadline_ms)
             at = stop
 
@@ -132,15 +132,15 @@ class ProposalQueue(NodePart):
     ) -> None:
         """Gather batches that are like the first one, but for those that are refused."""
         header = append_header(bodies, self._max_body_bytes)
-        if connection is not None and not isinstance(header, CommandResult):
-            audit = self._catalog.topics_state.by_name.get(AUDIT_TOPIC)
-            if audit is not None and header.topic_id == audit.topic_id:
-                header = REFUSED_APPEND
         proposal = Proposal(connection, request_ids, bodies, sum(map(len, bodies)), deadline_ms)
         if not isinstance(header, CommandResult):
-            proposal.header = header
-            self._gather(proposal)
-        elif len(bodies) == 1:
+            audit = self._catalog.topics_state.by_name.get(AUDIT_TOPIC)
+            if audit is None or connection is None or header.topic_id != audit.topic_id:
+                proposal.header = header
+                self._gather(proposal)
+                return
+            header = REFUSED_APPEND
+        if len(bodies) == 1:
             self._answer(proposal, header.code, header.message)
         else:
             for request_id, body in zip(request_ids, bodies, strict=True):
@@ -237,7 +237,8 @@ class ProposalQueue(NodePart):
             self._between = None
         gathered, self._gathered = self._gathered, []
         self._gathered_bytes = self._gathered_requests = 0
-        if leader is not None and not is_between:
+        is_shared = self._context.accounts.are_many or self._fair
+        if is_shared and leader is not None and not is_between:
             gathered = self._fair.in_turn(gathered, self._window.room(leader.acks.pending_bytes))
             if gathered:
                 self._go_on()
@@ -257,8 +258,9 @@ class ProposalQueue(NodePart):
             for proposal in accepted:
                 self._answer(proposal, Code.DISK_ERROR)
             return
-        first, term = ready.append.first_index, ready.append.runs[0].term
-        assert len(ready.append) == len(bodies), "an entry for each body"
+        first, last = ready.append.first_index, ready.append.last_index
+        term = ready.append.runs[0].term
+        assert last - first + 1 == len(bodies), "an entry for each body"
         for proposal in accepted:
             proposal.bodies = ()  # the core has them as long as they are wanted
             proposal.term, proposal.first = term, first
@@ -270,7 +272,6 @@ class ProposalQueue(NodePart):
             if self._sweep_ms == 0 or proposal.deadline_ms < self._sweep_ms:
                 self._sweep_ms = proposal.deadline_ms
             first = Index(first + len(proposal.request_ids))
-        last = ready.append.last_index
         if self._times is not None:
             self._times.proposed(last)
         if self._context.accounts.are_many:

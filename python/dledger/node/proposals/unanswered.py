@@ -48,7 +48,10 @@ class Unanswered(NodePart):
     def hold_proposal(self, proposal: Proposal) -> None:
         """Count a proposal until it is answered."""
         proposal.held = True
-        self._add(proposal, proposal.size + PROPOSAL_BYTES * len(proposal.request_ids))
+        size = proposal.size + PROPOSAL_BYTES * len(proposal.request_ids)
+        self.held_bytes += size
+        if proposal.connection is not None:
+            self._accounts.hold(proposal.connection.account, size)
         if proposal.command is not None:
             self._count(proposal, proposal.command, 1)
 
@@ -56,14 +59,12 @@ class Unanswered(NodePart):
         """Count it no more; that `relieved` is told is the caller's."""
         if proposal.held:
             proposal.held = False
-            self._add(proposal, -(proposal.size + PROPOSAL_BYTES * len(proposal.request_ids)))
+            size = proposal.size + PROPOSAL_BYTES * len(proposal.request_ids)
+            self.held_bytes -= size
+            if proposal.connection is not None:
+                self._accounts.hold(proposal.connection.account, -size)
             if proposal.command is not None:
                 self._count(proposal, proposal.command, -1)
-
-    def _add(self, proposal: Proposal, size: int) -> None:
-        self.held_bytes += size
-        if proposal.connection is not None:
-            self._accounts.hold(proposal.connection.account, size)
 
     def _count(self, proposal: Proposal, command: Command, by: int) -> None:
         self.commands += by * (proposal.connection is not None)

@@ -72,6 +72,7 @@ class Flag(IntFlag):
 _KINDS: Final = {int(kind): kind for kind in BodyKind}
 _CODECS: Final = {int(codec): codec for codec in Codec}
 _FLAGS: Final = tuple(Flag(flags) for flags in range(16))
+_FLAGS_END: Final = len(_FLAGS)
 
 
 @slots_dataclass()
@@ -221,7 +222,7 @@ def decode_header(body: Buffer) -> BodyHeader:
         raise ValueError(
             f"body version {version} is newer than this program's {BODY_VERSION}: upgrade dledger"
         )
-    if kind not in _KINDS or codec not in _CODECS or flags >= len(_FLAGS):
+    if kind not in _KINDS or codec not in _CODECS or flags >= _FLAGS_END:
         raise ValueError(
             f"a body of kind {kind}, codec {codec}, flags {flags}: this program knows none such"
         )

@@ -201,11 +201,14 @@ class RealFile:
         return data
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
-        may_pay = self._may_go_direct and sum(map(len, buffers)) >= max(
-            DIRECT_BYTES, PIECE_BYTES * len(buffers)
-        )
-        if not (may_pay and self._past_cache(buffers, offset)):
+        size, count = sum(map(len, buffers)), len(buffers)
+        may_pay = self._may_go_direct and size >= DIRECT_BYTES and size >= PIECE_BYTES * count
+        if may_pay and self._past_cache(buffers, offset):
+            return
+        if count > IOV_MAX:
             self._through_cache(buffers, offset)
+        elif (written := os.pwritev(self._fd, buffers, offset)) < size:
+            self._write_rest(b"".join(buffers), written, offset)
 
     def _past_cache(self, buffers: Sequence[Buffer], offset: int) -> bool:
         """False where the file system wants none of it; then nothing is tried again."""
