@@ -320,9 +320,8 @@ class Leader:
         index, members = quorum_index(self.acks.watermarks.values()), self.core.admission.membership
         # An entry of an earlier term can be overwritten although a quorum has it (figure 8). A
         # quorum with the NOOP cannot elect a leader without it, nor without the entries before it.
-        if index < self.noop_index or index <= self.core.log.committed_index:
+        if index < self.noop_index or not self.core.commit_to(index):
             return
-        self.core.commit_to(index)
         self.pace.appends(now_ms)
         self.core.out.finished += self.acks.complete(index)
         if self.reads.waiting:
