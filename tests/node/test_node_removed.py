@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dledger.errors import NodeRemoved
+from dledger.node.handlers.removed_node import RemovedNode
 from dledger.node.node import NodeServer
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.hello import HelloRequest
 from dledger.protocol.messages.member_requests import MemberAction
 from dledger.protocol.messages.membership import ids_of
-from dledger.types import NodeId, Role
+from dledger.storage.disk.disk import RealDisk
+from dledger.storage.meta.members import MemberFile
+from dledger.types import Index, NodeId, Role
 from tests.node.growing import Newcomer, done, grown
 
 ADD, PROMOTE, DEMOTE, REMOVE, *_ = MemberAction
@@ -54,6 +58,48 @@ async def test_one_removed_while_it_was_down_ends_when_it_is_back(
     assert await (await group.client()).create("u") >= 0
 
 
+async def test_record_of_a_release_that_kept_only_the_list_is_told_again(
+    group: Any, any_version: None
+) -> None:
+    """Whether that list was in force, or was replayed from an old log, such a record has not."""
+    await (await group.client()).create("t")
+    await removed_while_down(group, "n2")
+    back = await group.start("n2")
+    await back.removed.wait()
+    await group.stop("n2")
+    file = MemberFile(RealDisk(), group.folder / "n2", incarnation=0, notes=[], draw=int)
+    assert file.membership.removed
+    file.save(replace(file.membership, removed=False))
+    again = await group.start("n2")
+    await again.removed.wait()
+    assert again.store.membership.removed
+
+
+@pytest.mark.group(3, start=False)
+async def test_a_member_that_is_behind_ends_no_new_machine(group: Any) -> None:
+    """Its disk is empty, and it does not join: it was told one of the group's lists."""
+    node = await group.start("n2")
+    now_ms, connected = 0, {"n0": False, "n1": True}
+    part = RemovedNode(node.parts.context)
+    part._now_ms = lambda: now_ms  # type: ignore[method-assign]
+    part._peers = SimpleNamespace(connected=lambda: connected)  # type: ignore[assignment]
+
+    def refused_at(at_ms: int) -> bool:
+        nonlocal now_ms
+        now_ms = at_ms
+        part._unlisted(NodeId("n0"), Index(7), ())
+        return node.removed.is_set()
+
+    election_ms = group.config.election_ms
+    assert not refused_at(0)
+    assert not refused_at(2 * election_ms), "n1 takes it"
+    connected["n1"] = False
+    assert not refused_at(3 * election_ms)
+    assert not refused_at(4 * election_ms - 1)
+    assert refused_at(4 * election_ms)
+    assert not node.raft.is_removed, "nothing is kept"
+
+
 async def test_a_founder_without_its_disk_is_told_each_time(group: Any, any_version: None) -> None:
     """It knows no group by which it could check a list, and keeps none."""
     await (await group.client()).create("t")
@@ -80,7 +126,7 @@ async def test_one_that_joins_with_an_empty_disk_waits_to_be_added(
     back = await newcomer.start()
     gates = [node.parts.gate for name, node in group.nodes.items() if name != "n3"]
     await group.until(lambda: all("n3" in gate.refused for gate in gates))
-    back.parts.events.unlisted(7, ())
+    back.parts.events.unlisted(NodeId("n0"), Index(7), ())
     assert not back.removed.is_set()
     await done(group, ADD, "n3", **newcomer.place)
     await done(group, PROMOTE, "n3")
@@ -151,9 +197,12 @@ async def test_a_list_from_before_a_node_was_added_ends_it_not(
     others = tuple(member for member in known.listed if member.id != "n3")
     await group.stop("n0", "n1", "n2")
     await group.until(lambda: fourth.raft.role is Role.CANDIDATE)
-    fourth.parts.events.unlisted(known.index, others)
+    for name in ("n0", "n1", "n2"):
+        fourth.parts.events.unlisted(name, known.index, others)
     assert not fourth.raft.is_removed
-    fourth.parts.events.unlisted(known.index + 1, others)
+    fourth.parts.events.unlisted("n0", known.index + 1, others)
+    assert not fourth.raft.is_removed, "one alone may be behind itself"
+    fourth.parts.events.unlisted("n1", known.index + 1, others)
     assert fourth.raft.is_removed
 
 

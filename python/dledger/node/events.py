@@ -56,8 +56,8 @@ class NodeEvents:
     settings."""
     member_left: Event[[NodeId]] = field(default_factory=Event)
     """This node, which the list has no more, has had the time to hear of it."""
-    unlisted: Event[[Index, tuple[Member, ...]]] = field(default_factory=Event)
-    """A member says that this node is none by this committed entry, which has this list; empty
+    unlisted: Event[[NodeId, Index, tuple[Member, ...]]] = field(default_factory=Event)
+    """This member says that this node is none by this committed entry, which has this list; empty
     where this node does not know its group yet."""
     given_up: Event[[Finished]] = field(default_factory=Event)
     """Raft waits no more for the quorum of a range of proposals, for the reason in ``code``."""

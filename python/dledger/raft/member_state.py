@@ -29,6 +29,7 @@ from dledger.raft.roles.founding import Founding
 from dledger.raft.roles.leader import Leader
 from dledger.raft.roles.leader_elector import Candidate, answer_vote
 from dledger.raft.roles.leadership_transfer import TransferWatch
+from dledger.raft.roles.removal import Removal
 from dledger.raft.state.raft_state import RaftState
 from dledger.raft.state.ready import IDLE, Ready, RoleChange
 from dledger.raft.state.saved_state import RaftOptions, SavedState
@@ -58,11 +59,11 @@ class Machine(RaftState):
         self.acting: Candidate | Follower | Leader = Candidate(self, now_ms, wait_ms=wait_ms)
         self.leading: Leader | None = None
         """`acting`, while this node leads."""
-        self.founding = Founding(self, now_ms)
+        self.removal = Removal(self)
+        self.founding = Founding(self, now_ms, self.removal)
         self._told = RoleChange(self.role, self.term, self.leader_id)
         self._told_members = self.admission.members
         self.admission.on_list = self._relisted
-        self._tell_removal()
 
     def become_candidate(self, term: Term, now_ms: int, wait_ms: int | None = None) -> None:
         self._leave()
@@ -79,6 +80,7 @@ class Machine(RaftState):
             self.set_vote(term, None)
         self.role, self.leader_id = Role.FOLLOWER, leader_id
         self.acting = Follower(self, now_ms)
+        self.removal.followed()
         self.transfers.look(now_ms)
 
     def become_leader(self, now_ms: int) -> None:
@@ -94,11 +96,7 @@ class Machine(RaftState):
         self.relist()
         if isinstance(self.acting, Candidate) and set(voters) != set(self.voters):
             self.acting.relisted()
-        self._tell_removal()
-
-    def _tell_removal(self) -> None:
-        if self.is_removed:
-            self.out.fact("removed", node=self.me, index=self.admission.membership.index)
+        self.removal.relisted()
 
     def recount(self) -> None:
         if isinstance(self.acting, Leader):
@@ -337,6 +335,8 @@ class Machine(RaftState):
         if code is Code.SUCCESS:
             assert isinstance(self.acting, Follower)
             self.acting.on_push(request)
+            if self.is_unlisted:
+                self.removal.pushed(request)
         else:
             self.send(
                 PushEntryResponse(

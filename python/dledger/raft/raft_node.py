@@ -14,7 +14,7 @@ from dledger.protocol.messages.entry import MAGIC_NORMAL, Entry, HardState, LogE
 from dledger.protocol.messages.membership import Change, Member, Membership
 from dledger.protocol.messages.peer import PeerMessage
 from dledger.raft.member_state import Machine
-from dledger.raft.roles.entry_handler import Follower
+from dledger.raft.promises import check_promises
 from dledger.raft.roles.leader import Leader
 from dledger.raft.roles.leader_elector import Candidate
 from dledger.raft.roles.member_change import check_change
@@ -180,6 +180,11 @@ class RaftNode:
         now on; ``listed`` and ``former`` as in `Membership`."""
         return self._run(self._machine.set_members, index, bound, listed, former, now_ms)
 
+    def refused(self, peer: NodeId, index: Index, listed: tuple[Member, ...]) -> Ready:
+        """``peer``, a member, takes no connection from this node, which is in no list of its log;
+        ``listed`` are the members by the committed entry ``index``."""
+        return self._run(self._machine.removal.refused, peer, index, listed)
+
     def set_faulty(self, runs: Sequence[tuple[Index, Index]], now_ms: int) -> Ready:
         """These entries (first and last of each run) are damaged on this disk, and no others: until
         they are repaired this node asks for no votes, and hands over if it leads. A node without
@@ -308,7 +313,7 @@ class RaftNode:
 
     @property
     def is_removed(self) -> bool:
-        """Whether the group has removed this node, by a committed entry: it has no part in it."""
+        """Whether the group has removed this node, by a list in force: it is to end."""
         return self._machine.is_removed
 
     @property
@@ -352,19 +357,7 @@ class RaftNode:
 
     def check(self) -> None:
         """Raise AssertionError if a promise is broken. Tests call it after every step."""
-        machine = self._machine
-        self.log.check()
-        assert (machine.role is Role.LEADER) == (machine.leader_id == machine.me)
-        assert machine.role is not Role.FOLLOWER or machine.leader_id is not None
-        assert self.log.end.position.term <= machine.term, f"{self.log.end} in term {machine.term}"
-        if self.leader is not None:
-            assert machine.voted_for == machine.me
-            for dispatcher in self.leader.dispatchers.values():
-                assert dispatcher.watermark <= self.end_index, (
-                    f"{dispatcher.peer} has more than its leader"
-                )
-        if isinstance(machine.acting, Follower):
-            assert self.committed_index <= machine.acting.matched_index <= self.end_index
+        check_promises(self._machine)
 
     # ---- inside
 

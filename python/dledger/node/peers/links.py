@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, Final
 
 from dledger.config import GroupConfig, NodeConfig
@@ -88,12 +89,12 @@ class Peers:
             on_change=changed,
             tls=self._gate.connects,
         )
-        link.on_refusal = self._refused
+        link.on_refusal = partial(self._refused, peer)
         return link
 
-    def _refused(self, error: DLedgerError) -> None:
+    def _refused(self, peer: NodeId, error: DLedgerError) -> None:
         if isinstance(error, Unlisted):
-            self._events.unlisted(error.index, error.members)
+            self._events.unlisted(peer, error.index, error.members)
 
     def _follow(self) -> None:
         """The list of members may be another one: links are opened, led elsewhere and, after some

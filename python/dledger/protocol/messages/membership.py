@@ -169,6 +169,9 @@ class Membership:
     """The members by the entry ``index``; empty: those of the founding, all of them voters."""
     former: tuple[int, ...] = ()
     """The `fingerprint` of each list that the group has had by an entry, the newest last."""
+    removed: bool = False
+    """The group has removed this node, for good: it does not start again on this record. A list
+    without the node does not say so, as it may be an old one."""
 
     @property
     def founded(self) -> bool:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dledger.protocol.messages.membership import MemberRole, Membership
 from dledger.protocol.messages.peer import MemberRequest, MemberResponse
+from dledger.raft.roles.removal import Removal
 from dledger.raft.state.group import drawn_name, id_in
 from dledger.raft.state.raft_state import RaftState
 from dledger.types import NO_INDEX, NOWHERE, NodeId, Position, Role
@@ -30,8 +31,9 @@ NEVER = 1 << 62
 class Founding:
     """One node's part in it, one life long."""
 
-    def __init__(self, core: RaftState, now_ms: int) -> None:
+    def __init__(self, core: RaftState, now_ms: int, removal: Removal) -> None:
         self.core = core
+        self._removal = removal
         self.founder = NodeId("") if core.joins else min(core.config.members)
         self._nonce = core.dice(1 << 62)
         self._ask_ms = now_ms
@@ -206,21 +208,23 @@ class Founding:
             )
 
     def _learn_members(self, response: MemberResponse, now_ms: int) -> None:
-        """A later list is committed than this node knows of: it may have been removed, or have been
-        away so long that it knows no member of today."""
+        """A later list may be committed than this node knows of: it may have been removed, or have
+        been away so long that it knows no member of today."""
         core = self.core
         membership = core.admission.membership
         if (
             not response.members
-            or response.index <= membership.index
             or response.group_id != membership.group_id
             or core.role is not Role.CANDIDATE
         ):
             return
-        self._take_term(response, now_ms)
-        bound = [(NodeId(member), incarnation) for member, incarnation in response.bound.items()]
-        core.admission.bind(response.index, bound, listed=response.members, former=response.former)
-        core.out.fact("members_learned", of=response.local_id, index=response.index)
+        if response.index > membership.index:
+            self._take_term(response, now_ms)
+            bound = {NodeId(one): incarnation for one, incarnation in response.bound.items()}
+            listed, former = response.members, response.former
+            core.admission.bind(response.index, bound.items(), listed=listed, former=former)
+            core.out.fact("members_learned", of=response.local_id, index=response.index)
+        self._removal.told(response.local_id, response.index)
 
     def _take_term(self, response: MemberResponse, now_ms: int) -> None:
         """A node that counts by what it is told votes in no term from before that was committed."""

@@ -213,6 +213,10 @@ class Admission:
         """This node is another incarnation from now on."""
         self._set(replace(self.membership, incarnation=incarnation))
 
+    def end(self) -> None:
+        """The group has removed this node, for good."""
+        self._set(replace(self.membership, removed=True))
+
     def take(self) -> Membership | None:
         """The membership to be saved, once."""
         unsaved, self.unsaved = self.unsaved, False

@@ -140,6 +140,9 @@ class RaftState(ABC):
         """By that list; None: it has this node not at all."""
         self.known = frozenset((*roles, *was, *(one.id for one in before)))
         """The ids of these lists."""
+        self.is_unlisted = bool(listed) and self.me not in self.known
+        """A committed list has this node not; perhaps an old one, see
+        `dledger.raft.roles.removal`."""
 
     @property
     def may_vote(self) -> bool:
@@ -152,9 +155,8 @@ class RaftState(ABC):
 
     @property
     def is_removed(self) -> bool:
-        """Whether the group has taken this node out of its list, by a committed entry."""
-        listed = self.admission.members
-        return bool(listed) and self.me not in self.known
+        """Whether the group has removed this node: it is to end."""
+        return self.admission.membership.removed
 
     @property
     def can_lead(self) -> bool:

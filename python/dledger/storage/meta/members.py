@@ -47,6 +47,8 @@ def pack_membership(membership: Membership) -> bytes:
     if membership.listed:
         value["listed"], value["former"] = pack_list(membership.listed), membership.former
         del value["bound"]
+    if membership.removed:
+        value["removed"] = True
     return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
 
 
@@ -81,6 +83,7 @@ def unpack_membership(payload: bytes) -> Membership:
         members=tuple(NodeId(member) for member in value.get("members", ())),
         listed=listed,
         former=tuple(value.get("former", ())),
+        removed=value.get("removed", False),
     )
 
 
