@@ -112,6 +112,9 @@ def test_a_record_of_members_has_lists_and_changes():
     known = known.with_list(LISTED)
     assert unpack_membership(pack_membership(known)) == known
     assert known.of(N1) == 0
+    assert b"removed" not in pack_membership(known), "as releases before have it"
+    ended = replace(known, removed=True)
+    assert unpack_membership(pack_membership(ended)) == ended
 
 
 def test_a_node_starts_with_any_list_that_the_group_has_had_and_no_other():

@@ -464,6 +464,20 @@ def test_i17_a_change_that_is_taken_back_is_found(group: Group) -> None:
     breaks("I17", bind, group, "n0", 1, n1=7)
 
 
+def test_i17_a_node_that_ends_by_a_list_from_before_its_disk_is_found(group: Group) -> None:
+    group.replicate(1, 3)
+    members, admission = group.watch.members, group.nodes[NodeId("n0")].machine.admission
+    bind(group, "n0", 1, n1=7)
+    without, members._bound[2] = (("n1", 7), ("n2", 0)), members._bound[1]
+    members._bound[0] = without
+    admission.end()
+    group.watch.memories["n0"].since = 0
+    group.look("n0")
+    group.watch.memories["n0"].since = members.newest
+    admission.membership = replace(admission.membership)
+    assert "takes itself for removed" in breaks("I17", group.look, "n0")
+
+
 def test_i17_a_group_that_is_founded_twice_is_found(group: Group) -> None:
     breaks("I17", bind, group, "n0", -1, n0=5)
 

@@ -70,7 +70,26 @@ class Members:
                 self._admitted(view, membership)
         elif before.founded:
             raise Broken("I17", f"{view} has forgotten who counts, after {before}")
+        if membership.removed:
+            self._removed(view)
         self.on_change(view)
+
+    @property
+    def newest(self) -> int:
+        """The entry of the newest committed list, as far as any node knows it."""
+        return max(self._bound, default=NO_INDEX)
+
+    def _removed(self, view: WatchedNode) -> None:
+        """A node concludes that it was removed: by a list that was in force since it has its disk,
+        and not by an old one."""
+        since = view.memory.since
+        lists = [dict(bound) for index, bound in self._bound.items() if index >= since]
+        if all(view.name in bound for bound in lists):
+            raise Broken(
+                "I17",
+                f"{view} takes itself for removed; each list from entry {since} on has it, since "
+                f"when it has its disk",
+            )
 
     def _majorities_meet(self, view: WatchedNode, membership: Membership) -> None:
         """Any majority of the newest committed list and any of the list that this node counts by

@@ -24,6 +24,8 @@ class Memory:
         never had another."""
         self.incarnation = 0
         """Under which its last life answered."""
+        self.since: int = NO_INDEX
+        """The entry of the newest committed list when the disk was new."""
         self.saved_term: int = NO_TERM
         """The highest term that it ever saved, and so may have sent."""
         self.votes: dict[int, NodeId] = {}

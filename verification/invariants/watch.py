@@ -103,7 +103,9 @@ class Watch:
     def lost_disk(self, node_id: NodeId) -> None:
         """A fault took the disk of a node that is down, or put an older one in its place: it owes
         nothing."""
-        self.exchanged(node_id, Memory())
+        memory = Memory()
+        memory.since = self.members.newest
+        self.exchanged(node_id, memory)
 
     def exchanged(self, node_id: NodeId, memory: Memory) -> Memory:
         """A node that is down has another disk, with this ``memory``. Returns the memory of the

@@ -24,6 +24,7 @@ from verification.sim.cluster import Group, Node, World
 from verification.sim.damage import Damage
 from verification.sim.machine import Machine
 from verification.sim.reckless import Reckless
+from verification.sim.renewed import Renewed
 from verification.sim.replacing import Replacing
 from verification.sim.scheduler import MS
 from verification.sim.settings import CHANGES, addresses_of
@@ -56,6 +57,7 @@ class Changing:
         """The voters of the end: the founding members, and some of the others."""
         self._reckless = Reckless(world, group, [node.name for node in self._leaving])
         self._replacing = Replacing(world, group, self._rng.fork("replacing"), self._empty)
+        self._renewed = Renewed(world, damage)
         self._client: AsyncClient
 
     def start(self) -> None:
@@ -67,7 +69,7 @@ class Changing:
 
     def stop(self) -> None:
         """From now on all nodes that are wanted become voters, one step after the other."""
-        self._active = self._reckless.active = False
+        self._active = self._reckless.active = self._renewed.active = False
         self._replacing.end()
 
     def _pause_ms(self) -> int:
@@ -143,6 +145,7 @@ class Changing:
     async def _remove(self, node: Node) -> None:
         await self._client.remove_member(node.name)
         self._done(f"{node.name} is removed")
+        self._renewed.removed(node)
 
     async def _let_in(self, node: Node, *, empty: bool, observer: bool = False) -> None:
         """A node that is in no list becomes a member. ``empty``: with an empty directory, which it
@@ -161,6 +164,7 @@ class Changing:
         self._world.counts.bite(WITHOUT_DISK if empty else WITH_DISK)
         if empty and not is_first and not self._is_another(node):
             self._empty(node)
+        self._renewed.added(node)
 
     def _is_another(self, node: Node) -> bool:
         """Another machine answers in its place."""

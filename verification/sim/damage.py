@@ -172,15 +172,22 @@ class Damage:
         images = self._images.get(node.name, []) if node is not None else []
         if node is None or (older and not images):
             return ""
-        image = self._rng.pick(images) if older else {}
+        self.lose(node, self._rng.pick(images) if older else {})
+        self._world.counts.bite("older disk" if older else "empty disk")
+        return f"gives {node.name} {'an older copy of its disk' if older else 'an empty disk'}"
+
+    def may_lose(self, node: Node) -> bool:
+        """Whether the disk of this founding member may be lost, once the group has begun."""
+        return node in self._unlucky and node not in self.in_turns and node.namesake is None
+
+    def lose(self, node: Node, image: dict[Path, bytes]) -> None:
+        """A node loses power, and comes back with these files."""
         node.kill(power=True)
         node.disk.put_back(image)
         node.disk.rotten = True
         if self._world.watch is not None:
             self._world.watch.lost_disk(node.name)
         self.is_another(node)
-        self._world.counts.bite("older disk" if older else "empty disk")
-        return f"gives {node.name} {'an older copy of its disk' if older else 'an empty disk'}"
 
     def misdirect(self) -> str:
         """The next write to the log of a node, or some to its index, go to another place of the

@@ -116,9 +116,12 @@ class Nemesis:
         self._counts.inject(kind)
         if done := strike():
             self._tell(done)
+        self._admit()
+        self._next()
+
+    def _admit(self) -> None:
         if self._damage.replaced and self._operator is None:
             self._operator = Operator(self.world, self._damage.replaced)
-        self._next()
 
     def stop(self) -> None:
         """End all faults: nodes that are down come up, and slow disks are quick again. Only frames
@@ -138,6 +141,7 @@ class Nemesis:
         self._stepping.stop()
         self.changing.stop()
         self.moving.stop()
+        self._admit()
         network.heal_all()
         self.group.restart_ms = (1, 50)
         for node in self.group.nodes:

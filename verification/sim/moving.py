@@ -18,6 +18,7 @@ from dledger.client.aio.client import AsyncClient
 from dledger.errors import DLedgerError
 from dledger.net.address import join_address
 from dledger.node.node import NodeServer
+from dledger.protocol.messages.membership import ids_of
 from dledger.raft.raft_node import RaftNode
 from dledger.types import NodeId
 from verification.invariants.broken import Broken
@@ -66,11 +67,12 @@ class Moving:
             world.told_places.update(world.places)
             world.story.tell("moves", "all nodes start anew, and are told where the members are")
             for node in self._group.nodes:
-                if node.server is not None and node.server.parts.context.members.is_listed:
+                listed = () if node.server is None else node.server.raft.membership.listed
+                if listed:  # committed: one that is cut again is no list that the group has had
                     # of members that came later, too, or the former ones would not find them; one
                     # that joins does not know yet that it is a member
                     itself = [node.name] if node.joins else []
-                    node.peers = tuple(sorted({*node.server.parts.context.members.ids, *itself}))
+                    node.peers = tuple(sorted({*ids_of(listed), *itself}))
                 node.kill(power=False)
         self._active = False
 
