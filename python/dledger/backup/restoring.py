@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -166,15 +167,26 @@ class RestoreJob:
     """Those that are wanted; empty: all."""
 
     def to_path(self, directory: Path, nodes: int) -> RestoreReport:
-        """A path group, which the first program starts that uses the path."""
+        """A path group, which the first program starts that uses the path. A restore into it that
+        was killed when all of it was there is brought to its end.
+
+        Raises:
+            PathError: that one was of another backup, index or topics, or for other nodes.
+        """
         check_replicas(nodes)
         group = uuid.uuid4().hex
         members = tuple(NodeId(f"n{number}") for number in range(nodes))
-        with staged(directory) as (place,):
+        asked = self._asked("", dict.fromkeys(members, directory))  # the group's name is drawn
+        if (ended := _ended((directory,), asked)) is not None:
+            return ended
+        made: list[RestoreReport] = []
+        told = partial(_told, asked, made)
+        with staged(directory, told=told) as (place,):
             home = Home(place)
             for member in members:
                 home.make_node_directory(member)
             report = self._restore(group, {m: home.node_directory(m) for m in members})
+            made.append(report)
             home.make_secret()
             settings: dict[str, Any] = {
                 name: size
@@ -203,17 +215,10 @@ class RestoreJob:
             PathError: that one was of another backup, index, group or topics, or for other nodes.
         """
         targets, asked = tuple(directories.values()), self._asked(group, directories)
+        if (ended := _ended(targets, asked)) is not None:
+            return ended
         made: list[RestoreReport] = []
-        if (told := finish(targets)) is not None:
-            made.append(RestoreReport.of_told(told["report"]))
-            if told["asked"] != asked:
-                raise PathError(
-                    f"{', '.join(map(str, targets))}: a restore that was killed had made the group "
-                    f"{made[0].group} there, as of entry {made[0].index}, and it is complete now. "
-                    "Name other directories for another one"
-                )
-            return made[0]
-        with staged(*targets, told=lambda: {"asked": asked, "report": asdict(made[0])}) as places:
+        with staged(*targets, told=partial(_told, asked, made)) as places:
             made.append(self._restore(group, dict(zip(directories, places, strict=True))))
         return made[0]
 
@@ -324,3 +329,26 @@ def _changed_by(entries: Entries, changed: Index, known: Index) -> Index:
                 if change is not None and change.index > known and change.after == changed:
                     changed = change.index
     return changed
+
+
+def _told(asked: Mapping[str, Any], made: Sequence[RestoreReport]) -> dict[str, Any]:
+    """What the last mark says of a restore, which has made one group."""
+    return {"asked": asked, "report": asdict(made[0])}
+
+
+def _ended(targets: Sequence[Path], asked: Mapping[str, Any]) -> RestoreReport | None:
+    """Bring a killed restore into these directories to its end, if all of them are there.
+
+    Raises:
+        PathError: another restore than the one that is ``asked`` for had made them.
+    """
+    if (told := finish(targets)) is None:
+        return None
+    report = RestoreReport.of_told(told["report"])
+    if told["asked"] != asked:
+        raise PathError(
+            f"{', '.join(map(str, targets))}: a restore that was killed had made the group "
+            f"{report.group} there, as of entry {report.index}, and it is complete now. "
+            "Name other directories for another one"
+        )
+    return report
