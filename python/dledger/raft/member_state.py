@@ -60,7 +60,7 @@ class Machine(RaftState):
         self.leading: Leader | None = None
         """`acting`, while this node leads."""
         self.removal = Removal(self)
-        self.founding = Founding(self, now_ms, self.removal)
+        self.founding = Founding(self, now_ms, removal=self.removal)
         self._told = RoleChange(self.role, self.term, self.leader_id)
         self._told_members = self.admission.members
         self.admission.on_list = self._relisted

@@ -31,7 +31,7 @@ NEVER = 1 << 62
 class Founding:
     """One node's part in it, one life long."""
 
-    def __init__(self, core: RaftState, now_ms: int, removal: Removal) -> None:
+    def __init__(self, core: RaftState, now_ms: int, *, removal: Removal) -> None:
         self.core = core
         self._removal = removal
         self.founder = NodeId("") if core.joins else min(core.config.members)
