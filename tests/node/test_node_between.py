@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dledger.node.snapshot import snapshots
 from dledger.protocol.messages.client import AppendRequest, MetadataRequest, TransferRequest
 from dledger.protocol.messages.codes import Code
 from dledger.protocol.messages.peer import LeadershipTransferRequest
@@ -72,6 +73,29 @@ async def test_who_asks_a_node_that_knows_no_leader_is_told_when_there_is_one(gr
     assert metadata.leader_id == leader.node.node_id
     assert answer.code is (Code.UNKNOWN_TOPIC if leader.node.node_id == "n0" else Code.NOT_LEADER)
     assert answer.leader_id == leader.node.node_id
+
+
+async def test_a_node_that_comes_to_lead_tells_all_topics_to_who_has_waited(
+    group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a crash of all nodes no list is empty only because the leader has just come to lead.
+    How far the log was committed is a hint on disk, and may be missing there."""
+    monkeypatch.setattr(snapshots, "known_committed", lambda store, catalog: catalog.applied_index)
+    await group.leader()
+    short = (await group.follower()).node.node_id
+    await group.stop(short)
+    client = await group.client(await group.leader())
+    await client.create("t")
+    await group.kill()
+    first = "n0" if short != "n0" else "n1"
+    client = await group.client(await group.start(first))
+    asked = client.start(MetadataRequest(all_topics=True))
+    await client.offsets("t", stale=True)
+    assert not asked.done()
+    await group.start(short)  # it lacks the topic's entry: no vote makes it a leader
+    told = (await asked)[0]
+    assert (told.code, told.leader_id) == (Code.SUCCESS, first)
+    assert [info.name for info in told.topics] == ["t"]
 
 
 @pytest.mark.group(start=False)

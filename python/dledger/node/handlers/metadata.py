@@ -87,7 +87,11 @@ class MetadataHandler(NodePart):
             self._between = None
         asking, self._asking = self._asking, []
         for connection, request_id, request in asking:
-            self._tell(connection, request_id, request, Code.SUCCESS)
+            if self._raft.role is Role.LEADER:
+                # one that leads since a moment has not applied yet what earlier leaders committed
+                self.metadata(connection, request_id, request)
+            else:
+                self._tell(connection, request_id, request, Code.SUCCESS)
 
     def _tell(
         self, connection: Connection, request_id: int, request: MetadataRequest, code: Code
