@@ -52,6 +52,27 @@ def test_node_that_lives_is_shown_though_there_is_no_quorum(three: InProcessGrou
     assert "n2: does not answer: Connection refused\n" in result.stdout
 
 
+def test_address_of_a_member_that_was_replaced_is_to_be_left_out(three: InProcessGroup) -> None:
+    """All is well without it; the row of the table would leave its reader with a question."""
+    result = run(f"status -b {three.bootstrap_servers},127.0.0.1:1")
+    assert result.exit_code == 0
+    assert (
+        "127.0.0.1:1: does not answer: Connection refused; no member has this address: leave it "
+        "out of --bootstrap\n"
+    ) in result.stdout
+
+
+def test_status_tells_how_full_the_disk_is_and_by_which_limits(three: InProcessGroup) -> None:
+    told = json.loads(out(f"status --json -b {three.bootstrap_servers}"))["n0"]["disk"]
+    server = three._servers["n0"]  # type: ignore[index]
+    node, disk = server.node, server.parts.context.disk
+    assert told["directory"] == str(node.directory)
+    assert told["size_bytes"] == disk.statvfs(node.directory).total
+    assert 0 <= told["free_bytes"] <= told["size_bytes"]
+    limits = (told["warn_ratio"], told["full_ratio"], told["reserve_bytes"])
+    assert limits == (node.disk_warn_ratio, node.disk_full_ratio, node.disk_reserve_bytes)
+
+
 def test_addresses_where_no_node_answers_are_told_with_the_reason() -> None:
     result = run("status -b 127.0.0.1:1,127.0.0.1:2 --timeout 0.3")
     assert result.exit_code == 1
@@ -76,6 +97,16 @@ def sound(name: str, **fields: Any) -> dict[str, Any]:
     }
 
 
+DISK = {
+    "directory": "/data/n1",
+    "size_bytes": 100_000_000,
+    "free_bytes": 8_000_000,
+    "warn_ratio": 0.9,
+    "full_ratio": 0.95,
+    "reserve_bytes": 64 << 20,
+}
+
+
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
@@ -85,6 +116,20 @@ def sound(name: str, **fields: Any) -> dict[str, Any]:
         ({"admission": {"admitted": False}}, ["is not admitted: dledger admit n1"]),
         ({"disk_level": "WARN"}, ["its disk is almost full"]),
         ({"disk_level": "FULL"}, ["its disk is full: writes are refused"]),
+        (
+            {"disk_level": "WARN", "disk": DISK},
+            [
+                "its disk is almost full; of /data/n1 92% are used, 8,000,000 bytes free "
+                "(disk_warn_ratio=0.9)"
+            ],
+        ),
+        (
+            {"disk_level": "FULL", "disk": DISK},
+            [
+                "its disk is full: writes are refused; of /data/n1 92% are used, 8,000,000 bytes "
+                "free (disk_full_ratio=0.95, disk_reserve_bytes=67,108,864)"
+            ],
+        ),
         ({"catalog_lost": True}, ["has lost its catalog, and waits for a leader's"]),
         ({"behind": 7000}, ["is 7,000 entries behind the leader"]),
         ({"repair": {"faulty": [{"first": 3, "last": 5}]}}, ["has 3 damaged entries"]),

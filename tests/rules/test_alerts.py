@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from dledger.cli.main import main
 from dledger.node.monitoring.families import FAMILIES
+from dledger.node.monitoring.health import Health
 from tests.rules.markdown import table
 
 TOP = Path(__file__).resolve().parents[2]
@@ -117,3 +120,16 @@ def test_runbook_gives_commands_that_there_are(path: Path) -> None:
         known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
         given = [word.partition("=")[0] for word in words]
         assert {word for word in given if re.fullmatch(r"--?[a-z][\w-]*", word)} <= known, text
+
+
+def test_runbook_has_each_reason_why_a_node_is_not_ready() -> None:
+    page = (TOP / "docs" / "runbooks" / "node-not-ready.md").read_text()
+    told = re.findall(r"`([^`]+)`", page)
+    reasons = [
+        "".join(part.value for part in ast.walk(one.value) if isinstance(part, ast.Constant))
+        for one in ast.walk(ast.parse(inspect.getsource(Health)))
+        if isinstance(one, ast.Return) and isinstance(one.value, ast.Constant | ast.JoinedStr)
+    ]
+    assert len(reasons) > 4
+    for reason in [Health().phase, *filter(None, reasons)]:
+        assert any(words in reason for words in told), reason

@@ -17,6 +17,8 @@ import dledger
 import dledger.client
 from dledger import errors
 from dledger.cli.main import main
+from dledger.client.protocol.outcome import error_for
+from dledger.protocol.messages.codes import Code
 from tests.rules.markdown import table
 
 TOP = Path(__file__).resolve().parents[2]
@@ -135,3 +137,16 @@ def test_site_is_built_without_a_warning_and_fetches_nothing(tmp_path: Path) -> 
     clients = pages[tmp_path / "site" / "api" / "clients.html"]
     for name in ("Client.append", "Client.lag", "AsyncClient.lag", "Producer.append"):
         assert re.search(rf'id="dledger\.client\.{name}"', clients), name
+
+
+def test_page_of_errors_tells_which_error_each_code_is() -> None:
+    """A code is all that metrics and their alert say of a refused request."""
+    rows = table((DOCS / "errors.md").read_text(), "error | codes of a node's answers")
+    told = {
+        code: error.strip("`") for error, codes in rows for code in re.findall(r"`(\w+)`", codes)
+    }
+    assert told == {
+        code.name: type(error_for(code, "", "ask")).__name__
+        for code in Code
+        if code is not Code.SUCCESS
+    }

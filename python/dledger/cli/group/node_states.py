@@ -172,6 +172,13 @@ def members_now(found: Mapping[str, State]) -> frozenset[str] | None:
     return None if newest is None else frozenset(newest["members"])
 
 
+def strangers(found: Mapping[str, State]) -> dict[str, str]:
+    """By address that was asked and is no member's, as a leader says, why nothing came from it."""
+    members = members_now(found)
+    gone = {} if members is None else {one: found[one] for one in found if one not in members}
+    return {one: state["error"] for one, state in gone.items() if "error" in state}
+
+
 def problems(found: Mapping[str, State]) -> dict[str, list[str]]:
     """By node, what is not well with it; nothing where all is. Of nodes that are members no more,
     as a leader says, nothing is wanted."""
@@ -217,6 +224,20 @@ def _of_node(name: str, state: State) -> list[str]:
     if damaged:
         wrong.append(f"has {damaged:,} damaged entries")
     if state["disk_level"] != "OK":
-        full = "is full: writes are refused" if state["disk_level"] == "FULL" else "is almost full"
-        wrong.append(f"its disk {full}")
+        wrong.append(_of_disk(state))
     return wrong
+
+
+def _of_disk(state: State) -> str:
+    """What is wrong with a disk, and by which limit; a node of 0.1.0 tells the level only."""
+    is_full = state["disk_level"] == "FULL"
+    text = "its disk is full: writes are refused" if is_full else "its disk is almost full"
+    if not (disk := state.get("disk")):
+        return text
+    size, free = disk["size_bytes"], disk["free_bytes"]
+    limit = f"disk_{'full' if is_full else 'warn'}_ratio"
+    limits = f"{limit}={disk[limit.removeprefix('disk_')]}"
+    if is_full:
+        limits += f", disk_reserve_bytes={disk['reserve_bytes']:,}"
+    share = 1 - free / size if size else 1.0
+    return f"{text}; of {disk['directory']} {share:.0%} are used, {free:,} bytes free ({limits})"

@@ -14,7 +14,7 @@ from dledger.cli.common import (
     print_json,
     print_table,
 )
-from dledger.cli.group.node_states import look_at, problems
+from dledger.cli.group.node_states import look_at, problems, strangers
 from dledger.config import nearest
 from dledger.errors import ConfigError
 from dledger.release import GROUP_VERSION
@@ -64,6 +64,10 @@ def _print_status(
     for node, reasons in sorted(wrong.items()):
         for reason in reasons:
             click.echo(f"{node}: {reason}")
+    for node, reason in sorted(strangers(found).items()):
+        if node not in wrong:
+            way = "no member has this address: leave it out of --bootstrap"
+            click.echo(f"{node}: {reason}; {way if ':' in node else 'it is no member any more'}")
     versions = [one["group_version"]["active"] for one in found.values() if "group_version" in one]
     if versions and max(versions) < GROUP_VERSION:
         click.echo(
