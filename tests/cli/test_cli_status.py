@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -80,6 +81,18 @@ def test_addresses_where_no_node_answers_are_told_with_the_reason() -> None:
         assert f"{address}: does not answer: Connection refused\n" in result.stdout
 
 
+def test_node_that_hangs_is_told_with_the_whole_reason() -> None:
+    """The kernel takes connections of a process that is stopped; nobody answers on them."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        result = run(f"status -b {address} --timeout 0.5")
+    assert result.exit_code == 1
+    (told,) = (line for line in result.stdout.splitlines() if line.startswith(f"{address}: "))
+    assert "does its process hang?" in told
+    assert told.endswith(")")
+    assert told.count("(") == told.count(")")
+
+
 def sound(name: str, **fields: Any) -> dict[str, Any]:
     """The status of a node that is well, but for ``fields``."""
     return {
@@ -130,6 +143,11 @@ DISK = {
                 "free (disk_full_ratio=0.95, disk_reserve_bytes=67,108,864)"
             ],
         ),
+        (
+            {"peers_connected": {"n0": False}, "refused_peers": {"n0": "another secret"}},
+            ["has no link to n0: another secret"],
+        ),
+        ({"peers_connected": {"n0": True}, "refused_peers": {"n0": "another secret"}}, []),
         ({"catalog_lost": True}, ["has lost its catalog, and waits for a leader's"]),
         ({"behind": 7000}, ["is 7,000 entries behind the leader"]),
         ({"repair": {"faulty": [{"first": 3, "last": 5}]}}, ["has 3 damaged entries"]),

@@ -16,6 +16,7 @@ from dledger.errors import ConfigError, StorageError
 from dledger.net.secret import Secret, Side, create_secret
 from dledger.node.context import CurrentSettings
 from dledger.node.maintenance.exposure import AGAIN_MS, Exposure
+from dledger.node.monitoring.values import of_node
 from dledger.node.peers.membership_secret import with_secret
 from dledger.node.peers.secret_enforcement import SECRET_FILE, Enforcement
 from dledger.protocol.messages.catalog_commands import EnforceSecret
@@ -308,8 +309,22 @@ async def test_a_member_with_another_secret_is_refused_by_both_sides(
     await secured.agree()
     await secured.restart("n2", secret_file=other_secret)
     await secured.until(lambda: "n2 has another secret" in caplog.text)
+    await secured.until(lambda: sum(len(refused_by(node)) for node in secured.nodes.values()) == 4)
     assert secured.nodes["n2"].parts.peers.connected() == {"n0": False, "n1": False}
     assert (await (await secured.client()).create("t")) >= 0
+    # the status and the metric of each tell it, whichever side has ended the connection
+    refused = {name: refused_by(secured.nodes[name]) for name in ("n0", "n1", "n2")}
+    assert {name: set(told) for name, told in refused.items()} == {
+        "n0": {"n2"}, "n1": {"n2"}, "n2": {"n0", "n1"}
+    }  # fmt: skip
+    assert all("another secret" in text for told in refused.values() for text in told.values())
+    values = of_node(secured.nodes["n2"].parts)
+    assert values["dledger_members_refused"] == 2
+
+
+def refused_by(server: Any) -> dict[str, str]:
+    told: dict[str, str] = server.parts.metadata.status_values()["refused_peers"]
+    return told
 
 
 def config(tmp_path: Path, **fields: Any) -> NodeConfig:

@@ -177,7 +177,7 @@ class NodeParts:
             "flush": self.context.node.flush,
             "compiled": native is not None,
             "group_id": raft.membership.group_id,
-            "refused_peers": dict(self.gate.refused),
+            "refused_peers": self.peers.refused(),
             "other_groups": {str(peer): stranger.tag for peer, stranger in strangers.items()},
             "peers_connected": self.peers.connected(),
             "pending_writes": self.proposals.waiting,

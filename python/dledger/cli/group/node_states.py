@@ -150,9 +150,15 @@ def _asked(addresses: list[str], timeout_s: float) -> NodeStates:
 
 
 def _reason(address: str, error: DLedgerError) -> str:
-    """Of a client's error: what it says of the one address that it asked."""
+    """Of a client's error: what it says of the one address that it asked, in parentheses, which the
+    reason may have itself."""
     _, found, rest = str(error).partition(f"({address}: ")
-    return rest.partition(")")[0] if found else str(error)
+    depth = 1
+    for at, letter in enumerate(rest):
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+        if not depth:
+            return rest[:at]
+    return rest if found else str(error)
 
 
 def _committed(found: Mapping[str, State]) -> int:
@@ -225,6 +231,12 @@ def _of_node(name: str, state: State) -> list[str]:
         wrong.append(f"has {damaged:,} damaged entries")
     if state["disk_level"] != "OK":
         wrong.append(_of_disk(state))
+    linked = state.get("peers_connected", {})
+    wrong += [
+        f"has no link to {peer}: {reason}"
+        for peer, reason in sorted(state.get("refused_peers", {}).items())
+        if not linked.get(peer, True)
+    ]
     return wrong
 
 

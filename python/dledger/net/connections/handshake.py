@@ -265,7 +265,7 @@ def unanswered(tls: bool) -> str:
     return (
         f"before its first answer: {certificates}; if it is a node of release 0.1.0, which does "
         f"not know what dledger {RELEASE} says first, upgrade all nodes of the group, and then "
-        "its clients; else, is it a dledger node?"
+        "its clients; else: does its process hang? is it a dledger node?"
     )
 
 

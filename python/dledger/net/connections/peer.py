@@ -87,6 +87,12 @@ class PeerLink:
         return self._connection is not None
 
     @property
+    def refusal(self) -> str:
+        """Why there is no link, where the peer answers and one of the two does not take the other;
+        empty from the next link on."""
+        return self._refusal
+
+    @property
     def proved(self) -> bool:
         """Whether the peer has taken a connection, and proved the group's secret on it."""
         return self._connection is not None and self._greeting is not None and self._greeting.proved

@@ -44,7 +44,8 @@ _ALL: Final = (
     Family("dledger_leader_changes_total", _C, "times that another member led than before"),
     Family("dledger_members", _G, "members of the group"),
     Family("dledger_members_connected", _G, "other members to which the node has a link"),
-    Family("dledger_members_refused", _G, "members whose last connection the node refused"),
+    Family("dledger_members_refused", _G, "members whose last connection, or the last one to "
+           "them, was refused"),
     Family("dledger_admitted", _G, "whether the node votes and counts"),
     Family("dledger_group_version", _G, "version of the group, as the node has applied it"),
     # the log

@@ -94,7 +94,7 @@ def _members(parts: NodeParts) -> Values:
         "dledger_node_info": {str(context.node_id): 1.0},
         "dledger_members": len(context.members.ids),
         "dledger_members_connected": sum(context.peers.connected().values()),
-        "dledger_members_refused": len(parts.gate.refused),
+        "dledger_members_refused": len(context.peers.refused()),
         "dledger_admitted": context.is_admitted,
         "dledger_group_version": context.catalog.version.active,
         "dledger_clock_off": bool(parts.proposals.clocks.off),

@@ -137,6 +137,14 @@ class Peers:
         members = self._members.ids
         return {str(peer): link.connected for peer, link in self.links.items() if peer in members}
 
+    def refused(self) -> dict[str, str]:
+        """Why the last connection of each member was not taken, or the last one to it came to
+        nothing though it answers: of two that have other secrets, the one that was called may hear
+        of no reason."""
+        members = self._members.ids
+        links = {str(one): link.refusal for one, link in self.links.items() if one in members}
+        return self._gate.refused | {one: reason for one, reason in links.items() if reason}
+
     def shut_out(self) -> str:
         """The members that the group would lose if each had to prove the secret from now on; see
         `Gate.shut_out`."""
