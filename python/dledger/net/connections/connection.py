@@ -53,6 +53,11 @@ class Connection(Incoming, asyncio.BufferedProtocol):
         idle_since: as `look_idle` found it.
     """
 
+    __slots__ = (
+        "__weakref__", "_closed", "_error", "_outflow", "_seen_asked", "_seldom", "context",
+        "host", "idle_since", "opened_at", "peer_name",
+    )  # fmt: skip
+
     def __init__(
         self,
         handlers: Handlers[Connection],

@@ -51,6 +51,12 @@ class Incoming(Outgoing, ABC):
         is_member: it is another member's, so no budget of clients applies to it.
     """
 
+    __slots__ = (
+        "_accepted", "_after_large", "_asked", "_buffer", "_frames", "_handlers", "_holds",
+        "_inflow", "_read_paused", "_reader", "_shared", "_turn_bytes", "_turns", "_waits",
+        "account", "is_member", "most_frames", "received", "said_hello",
+    )  # fmt: skip
+
     def __init__(
         self,
         handlers: Handlers[Any],

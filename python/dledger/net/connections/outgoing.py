@@ -22,6 +22,12 @@ WRITE_HIGH_BYTES: Final = 1 * MIB
 class Outgoing:
     """Frames on their way to the other side."""
 
+    # five thousand idle ones take a third less memory than with a dict each
+    __slots__ = (
+        "_answered", "_descriptor", "_due", "_ended", "_loop", "_out", "_queued", "_transport",
+        "_write_paused", "handed", "holds_answers", "refused",
+    )  # fmt: skip
+
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
