@@ -103,6 +103,20 @@ def test_another_group_is_named_in_the_log_once_in_a_while():
     assert node.strangers[N0].messages == 5
 
 
+def test_a_node_that_is_still_to_be_told_of_its_group_names_it_as_another_only_late():
+    """The others' first messages come before their answer to its question."""
+    node, tag = node_of(Membership(101)), group_tag("default", MEMBERS, "A")
+    question = only(node.tick(0), MemberRequest, N0)
+    early = replace(beat(7, of=N0, to=N1), group=tag)
+    reported = [
+        now_ms for now_ms in (0, 9_999, 10_000) if "other_group" in events(node.step(early, now_ms))
+    ]
+    assert reported == [10_000]
+    assert set(node.strangers) == {N0}
+    node.step(told(question, N0, 100, FOUNDED), 10_000)
+    assert not node.strangers
+
+
 def test_the_founder_draws_the_id_and_all_keep_it():
     world = new_group()
     world.elect()

@@ -103,13 +103,13 @@ class GroupWatch:
 
     def may_hear(self, message: PeerMessage, now_ms: int) -> bool:
         """Whether ``message``, whose tag does not tell, may be of this node's group; else a trace
-        is left, not too often."""
-        tag = self.core.tag
-        if isinstance(message, MemberRequest | MemberResponse) and self._may_be_one(message.group):
+        is left, not too often. That of a sender that this node has only not been told of yet is
+        told of when it lasts."""
+        tag, may_be = self.core.tag, self._may_be_one(message.group)
+        if may_be and isinstance(message, MemberRequest | MemberResponse):
             return True
-        stranger = self.strangers.setdefault(
-            message.local_id, Stranger(message.group, 0, now_ms - TELL_MS)
-        )
+        told_ms = now_ms if may_be and not self.is_known else now_ms - TELL_MS
+        stranger = self.strangers.setdefault(message.local_id, Stranger(message.group, 0, told_ms))
         stranger.tag = message.group
         stranger.messages += 1
         if now_ms - stranger.told_ms >= TELL_MS:
@@ -129,6 +129,8 @@ class GroupWatch:
         name = core.config.group
         members = membership.members or (() if core.joins else core.config.members)
         core.tag = group_tag(name, members, membership.group_id if self.is_known else None)
+        for sender in [one for one, said in self.strangers.items() if said.tag == core.tag]:
+            del self.strangers[sender]
 
     def _may_be_one(self, tag: str) -> bool:
         """Whether the sender, by what it knows, may be of this group: a part that either side does
