@@ -127,6 +127,10 @@ DISK = {
         ({"leader_id": ""}, ["knows no leader"]),
         ({"role": "LEADER"}, ["leads, and so does n0"]),
         ({"admission": {"admitted": False}}, ["is not admitted: dledger admit n1"]),
+        (
+            {"admission": {"admitted": True, "missing": ["n0", "n2"]}, "leader_id": ""},
+            ["has not heard of n0, n2: a group begins when all members run", "knows no leader"],
+        ),
         ({"disk_level": "WARN"}, ["its disk is almost full"]),
         ({"disk_level": "FULL"}, ["its disk is full: writes are refused"]),
         (

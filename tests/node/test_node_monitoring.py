@@ -158,9 +158,25 @@ async def test_member_that_is_not_admitted_is_not_ready(group: Any) -> None:
     name = (await group.follower()).node.node_id
     node = await group.replace_disk(name)
     await group.until(lambda: node.raft.leader_id)
-    await group.until(lambda: not node.raft.is_admitted)
+    await group.until(lambda: not node.parts.context.is_admitted)
     assert f"dledger admit {name}" in (await ask(node, "/readyz"))[2]
     assert (await samples(node))["dledger_admitted"] == 0
+
+
+@pytest.mark.group(3, start=False, metrics_port=0)
+async def test_member_of_a_group_that_is_not_founded_says_whom_it_waits_for(group: Any) -> None:
+    """It has lost nothing, and there is nobody to admit it."""
+    node = await group.start("n0")
+    assert (await ask(node, "/readyz"))[::2] == (
+        503,
+        "its group is not founded yet, as far as it knows: it has not heard of n1, n2\n",
+    )
+    assert (await samples(node))["dledger_admitted"] == 1
+    assert node.parts.context.status.values()["admission"]["missing"] == ["n1", "n2"]
+    await group.start("n1", "n2")
+    await group.leader()
+    await group.until(lambda: not node.parts.context.raft.not_heard_yet)
+    assert node.raft.is_admitted
 
 
 @pytest.mark.group(1, metrics_port=0)

@@ -109,9 +109,9 @@ class NodeContext:
     @property
     def is_admitted(self) -> bool:
         """Whether the group knows this incarnation of the node; nothing else is wanted of one that
-        is no voter."""
+        is no voter, or of a group that is not founded yet."""
         is_voter = self.members.roles().get(self.node_id) is MemberRole.VOTER
-        return self.raft.is_admitted or not is_voter
+        return self.raft.is_admitted or not is_voter or self.raft.awaits_founding
 
     @property
     def node_id(self) -> NodeId:

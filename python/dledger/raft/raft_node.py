@@ -343,6 +343,11 @@ class RaftNode:
         return self.leader is not None and self.leader.is_known(members_index)
 
     @property
+    def awaits_founding(self) -> bool:
+        """Whether it was told of no founding of its group yet."""
+        return self._machine.founding.is_awaited
+
+    @property
     def not_heard_yet(self) -> tuple[NodeId, ...]:
         """Before the group is founded: the members that this node has not heard of."""
         return self._machine.founding.missing

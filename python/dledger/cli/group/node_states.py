@@ -218,7 +218,10 @@ def problems(found: Mapping[str, State]) -> dict[str, list[str]]:
 
 def _of_node(name: str, state: State) -> list[str]:
     wrong = []
-    if not state.get("admission", {}).get("admitted", True):
+    admission = state.get("admission", {})
+    if missing := admission.get("missing"):
+        wrong.append(f"has not heard of {', '.join(missing)}: a group begins when all members run")
+    elif not admission.get("admitted", True):
         wrong.append(f"is not admitted: dledger admit {name}")
     if state.get("catalog_lost"):
         wrong.append("has lost its catalog, and waits for a leader's")

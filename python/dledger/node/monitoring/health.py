@@ -57,6 +57,9 @@ class Health:
                 f"it lost its disk, or has an older copy of it, and is not admitted: "
                 f"dledger admit {context.node_id}"
             )
+        if raft.not_heard_yet:
+            names = ", ".join(raft.not_heard_yet)
+            return f"its group is not founded yet, as far as it knows: it has not heard of {names}"
         if raft.leader_id is None:
             return f"no leader is known; does a majority of {', '.join(context.members.ids)} run?"
         behind = raft.committed_index - context.catalog.applied_index

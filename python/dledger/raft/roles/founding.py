@@ -72,13 +72,16 @@ class Founding:
         return is_left and core.role is Role.CANDIDATE
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether this node was told of no founding yet, not even of one that another incarnation
+        of it was part of."""
+        return self.is_open and not self._told
+
+    @property
     def missing(self) -> tuple[NodeId, ...]:
-        """The members that have not said anything yet."""
-        return (
-            tuple(peer for peer in self.core.peers if peer not in self._said)
-            if self.is_open
-            else ()
-        )
+        """The members that have not said anything yet, of a founding that is awaited."""
+        peers = self.core.peers if self.is_awaited else ()
+        return tuple(peer for peer in peers if peer not in self._said)
 
     def deadline_ms(self) -> int:
         return self._ask_ms if self._asks else NEVER
