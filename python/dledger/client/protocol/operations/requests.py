@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from dledger.client.protocol.client_state import SERVER_MS, ClientState, Operation, Request
 from dledger.client.protocol.routing import CallPolicy
+from dledger.errors import Unavailable
 from dledger.protocol.messages.catalog_commands import Command
 from dledger.protocol.messages.client import ExecuteRequest, MetadataRequest, MetadataResponse
 
@@ -25,12 +26,19 @@ def execute(
 
 
 def metadata(core: ClientState, request: MetadataRequest, what: str) -> Operation[MetadataResponse]:
-    """The leader's view, which has every topic that was acknowledged."""
+    """The leader's view, which has every topic that was acknowledged.
+
+    Raises:
+        Unavailable: so many nodes have answered, and each of them named another one as the leader.
+    """
     answer: MetadataResponse
     for tries in range(METADATA_TRIES):
         # The first node asked says which node leads, and that may be itself.
         answer, _payload = yield Request(request, CallPolicy(what=what, anybody=not tries))
         core.routes.learned(answer)
         if answer.leader_id == answer.node_id:
-            break
-    return answer
+            return answer
+    raise Unavailable(
+        f"{what}: no leader answered in {METADATA_TRIES} tries, the last one named "
+        f"{answer.leader_id or 'none'}: does the leader change all the time? See 'dledger status'"
+    )
