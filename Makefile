@@ -60,8 +60,8 @@ site: $(VENV)/.package  ## build the documentation site into build/site; a warni
 notebooks: $(VENV)/.package  ## run the notebooks of examples/ from top to bottom
 	@$(SPARK_ENV) DLEDGER_NOTEBOOKS=1 $(BIN)/python -m pytest tests/examples/test_notebooks.py
 
-bench: $(VENV)/.package $(if $(findstring brokers,$(BENCH)),$(INTEROP)/.jars)  ## measure, beside what this machine can do (BENCH=append,latency for some sections; BENCH=brokers: beside RocketMQ's, needs Maven; REPETITIONS=n; QUICK=1; JSON=file)
-	@$(SPARK_ENV) DLEDGER_INTEROP=$(abspath $(INTEROP)) $(BIN)/python -m benchmarks $(if $(BENCH),--only $(BENCH)) $(if $(QUICK),--quick) \
+bench: $(VENV)/.package $(if $(findstring brokers,$(BENCH)),$(INTEROP)/.jars) $(if $(findstring kafka,$(BENCH)),$(KAFKA)/.jars $(VENV)/.kafka-client)  ## measure, beside what this machine can do (BENCH=append,latency for some sections; BENCH=brokers,kafka-producer: beside RocketMQ's and Kafka's, needs Maven; REPETITIONS=n; QUICK=1; JSON=file)
+	@$(SPARK_ENV) DLEDGER_INTEROP=$(abspath $(INTEROP)) DLEDGER_KAFKA=$(abspath $(KAFKA)) $(BIN)/python -m benchmarks $(if $(BENCH),--only $(BENCH)) $(if $(QUICK),--quick) \
 		$(if $(REPETITIONS),--repetitions $(REPETITIONS)) $(if $(JSON),--json $(JSON))
 
 profile: $(VENV)/.package  ## where the processor time of one way to use a group goes: by process, package and function (WAY=single, requests, bodies, append, producer, read, spark-read or spark-write)
@@ -154,8 +154,7 @@ console-test: $(VENV)/.package  ## use the console in Chromium as people do: the
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check playwright axe-playwright-python
 	@$(BIN)/python -m pytest tests/console $(if $(REWRITE),--rewrite)
 
-kafka: $(VENV)/.package $(KAFKA)/.jars  ## copy a topic of a real Kafka here and back with Spark, reconcile offsets and counts, import topics and groups, and move three jobs (needs Maven)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[kafka]'
+kafka: $(VENV)/.package $(KAFKA)/.jars $(VENV)/.kafka-client  ## copy a topic of a real Kafka here and back with Spark, reconcile offsets and counts, import topics and groups, and move three jobs (needs Maven)
 	@$(SPARK_ENV) $(BIN)/python examples/from_kafka.py $(KAFKA)
 	@$(SPARK_ENV) DLEDGER_KAFKA=$(abspath $(KAFKA)) $(BIN)/python -m pytest tests/kafka
 
@@ -258,6 +257,11 @@ $(VENV)/judges: verification/judges/porcupine/main.go verification/judges/porcup
 	@command -v go >/dev/null || { \
 		echo "make judges compiles a little Go and fetches Porcupine; on Debian and Ubuntu: apt install golang-go (1.21 or newer)" >&2; exit 1; }
 	@cd verification/judges/porcupine && go build -o $(abspath $@) .
+
+# Beside $(KAFKA), which goes when its jars are fetched again.
+$(VENV)/.kafka-client: pyproject.toml | $(VENV)/.package
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[kafka]'
+	@touch $@
 
 $(KAFKA)/.jars: examples/kafka_copy/pom.xml
 	@command -v mvn >/dev/null || { \

@@ -24,6 +24,7 @@ from benchmarks import (
     fairness,
     following,
     frames,
+    kafka_producing,
     lines,
     long_polls,
     machine,
@@ -83,8 +84,11 @@ SECTIONS: dict[str, Callable[..., None]] = {
     "curves": curves.curves,
     **{f"curves-{name}": part for name, part in curves.PARTS.items()},
     "brokers": brokers.real_ones,
+    "kafka-producer": kafka_producing.kafka_producing,
 }
-UNASKED = [name for name in SECTIONS if name != "brokers" and not name.startswith("curves-")]
+OTHERS = ("brokers", "kafka-producer")
+"""What needs programs of others."""
+UNASKED = [name for name in SECTIONS if name not in OTHERS and not name.startswith("curves-")]
 """What is run without a word: all that needs nothing but this package, once."""
 RESULTS = Path(__file__).parent / "results"
 

@@ -21,7 +21,12 @@ from benchmarks.frames import FRAMES
 from benchmarks.frames import RATIO as FLIGHT
 from benchmarks.gaps import BARE as BARE_WAY
 from benchmarks.gaps import GAPS, OURS
+from benchmarks.kafka_producing import BESIDE as BESIDE_KAFKA
+from benchmarks.kafka_producing import CLIENT as OF_CLIENT
+from benchmarks.kafka_producing import OURS as BY_US
+from benchmarks.kafka_producing import RATIO as TIMES_KAFKA
 from benchmarks.planning import ALONE, KIB, LIMITED, PLANNING
+from benchmarks.producing import SIZES
 from benchmarks.replacing import KEPT, OF_LIMIT, REPLACING
 from benchmarks.replacing import SHARE as OF_SENDER
 from benchmarks.report import BYTES, Floor, Report
@@ -202,6 +207,25 @@ FLOORS = (
         median(BROKERS, LIKE_THEIRS + TIMES_BROKERS),
         3,
         True,
+    ),
+    *(
+        Floor(
+            f"values of {size} appended one by one, times confluent-kafka's",
+            median(BESIDE_KAFKA, size + TIMES_KAFKA),
+            1.3,
+            True,
+        )
+        for size in SIZES
+    ),
+    *(
+        Floor(
+            f"processor time of the client for a value of {size} appended by itself",
+            median(BESIDE_KAFKA, f"{size}, {BY_US}{OF_CLIENT}"),
+            3,
+            False,
+            "µs",
+        )
+        for size in SIZES
     ),
     Floor(
         "memory of a node after 2 GiB, the largest",

@@ -31,7 +31,14 @@ def describe(directory: Path) -> dict[str, Any]:
         "python": sys.version.split()[0],
         "versions": {
             name: package_version(name)
-            for name in ("dledger", "pyspark", "pyarrow", "uvloop", "isal")
+            for name in (
+                "dledger",
+                "pyspark",
+                "pyarrow",
+                "uvloop",
+                "isal",
+                "confluent-kafka",
+            )
         },
         "commit": commit(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
