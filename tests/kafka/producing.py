@@ -10,7 +10,8 @@ Record = tuple[int, bytes | None, bytes | None]
 
 
 def make_topic(servers: str, topic: str, partitions: int) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic  # where its types say that it is
 
     admin = AdminClient({"bootstrap.servers": servers})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
