@@ -12,6 +12,7 @@ import pytest
 from dledger.client.aio.client import AsyncClient
 from dledger.config import GroupConfig
 from dledger.embedded.ports import free_ports
+from dledger.errors import Unavailable
 from dledger.net.address import split_address
 from dledger.node.node import NodeServer
 from dledger.node.peers.members import GroupMembers, RulingAddresses
@@ -101,6 +102,22 @@ def test_list_of_the_log_comes_before_that_of_the_settings() -> None:
     assert set(members.reached) == {"n0", "n1", "n3"}
     members.follow(())
     assert (members.ids, members.addresses(), members.is_listed) == (IDS, given, False)
+
+
+async def test_a_member_is_asked_at_each_of_its_addresses(
+    group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log has the one where it was before it moved, or where another one is by now."""
+    leader = await group.leader()
+    other = next(node for node in group.addresses if node != leader.node.node_id)
+    (nowhere,) = free_ports(HOST, 1)
+    places = f"{HOST}:{nowhere}", group.addresses[leader.node.node_id], group.addresses[other]
+    members = leader.parts.context.members
+    monkeypatch.setattr(members, "addresses_of", lambda node: places)
+    assert (await leader.parts.peers.status_of(other))["node_id"] == other
+    monkeypatch.setattr(members, "addresses_of", lambda node: places[:1])
+    with pytest.raises(Unavailable, match=places[0]):
+        await leader.parts.peers.status_of(other)
 
 
 def test_addresses_of_a_path_come_before_those_of_the_log() -> None:

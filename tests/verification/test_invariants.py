@@ -478,6 +478,15 @@ def test_i17_a_node_that_ends_by_a_list_from_before_its_disk_is_found(group: Gro
     assert "takes itself for removed" in breaks("I17", group.look, "n0")
 
 
+def test_i17_an_admission_of_another_disk_than_there_is_is_found(group: Group) -> None:
+    group.replicate(1, 3)
+    bind(group, "n0", 1, n1=7)
+    bind(group, "n0", 2, n1=8)
+    for incarnation in (7, 8):
+        group.watch.members.admitted("n1", incarnation)
+    assert "no list has it as 9" in breaks("I17", group.watch.members.admitted, "n1", 9)
+
+
 def test_i17_a_group_that_is_founded_twice_is_found(group: Group) -> None:
     breaks("I17", bind, group, "n0", -1, n0=5)
 

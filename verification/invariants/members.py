@@ -79,6 +79,14 @@ class Members:
         """The entry of the newest committed list, as far as any node knows it."""
         return max(self._bound, default=NO_INDEX)
 
+    def admitted(self, node: str, incarnation: int) -> None:
+        """An answer says that this node is admitted, and that is what it was all the while: a
+        committed list has it so, or the group would never count it."""
+        if all((node, incarnation) not in bound for bound in self._bound.values()):
+            raise Broken(
+                "I17", f"{node} is admitted, says an answer; no list has it as {incarnation}"
+            )
+
     def _removed(self, view: WatchedNode) -> None:
         """A node concludes that it was removed: by a list that was in force since it has its disk,
         and not by an old one."""

@@ -4,6 +4,7 @@ asked and were told."""
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from dledger.client.aio.client import AsyncClient
 from dledger.errors import DLedgerError
@@ -15,6 +16,9 @@ from verification.sim.machine import Machine
 from verification.sim.rng import Rng
 from verification.sim.settings import addresses_of
 from verification.sim.shared_history import SharedHistory
+
+PAUSES_MS: Final = (20, 2000)
+"""Of who admits nodes, between two looks at which have to be."""
 
 
 class Workload(SharedHistory):
@@ -76,13 +80,15 @@ def new_life(client: Client, loop: SimLoop, rng: Rng, session: str) -> ClientLif
 
 
 class Operator:
-    """Admits nodes that have another disk, as an operator does with ``dledger admit``."""
+    """Admits nodes that have another disk, as an operator does with ``dledger admit``: also as soon
+    as one is there, when the leader may not have heard it yet."""
 
     def __init__(self, world: World, nodes: list[Node]) -> None:
         """``nodes``: those that have to be admitted; one that is, is taken out."""
         self._nodes = nodes
-        self._story = world.story
+        self._world = world
         loop = world.new_loop("op")
+        self._rng = world.rng.fork("operator's pauses")
         machine = Machine(loop, world.rng.fork("operator"))
         addresses = addresses_of(world.plan.names)
         self._client = AsyncClient(addresses, environment=machine, request_timeout_ms=5000)
@@ -90,19 +96,31 @@ class Operator:
 
     async def _work(self) -> None:
         while True:
-            await asyncio.sleep(1)
+            await asyncio.sleep(self._rng.spread(*PAUSES_MS) / 1000)
             for node in list(self._nodes):
-                life = node.lives
-                if not node.is_up:
-                    continue
-                try:
-                    await self._client.admit(node.name)
-                except DLedgerError as error:
-                    self._story.tell("op", f"admit {node.name}: {error}")
-                else:
-                    self._story.tell("op", f"{node.name} is admitted")
-                    if node.lives == life and node in self._nodes:
-                        self._nodes.remove(node)
+                if node.is_up:
+                    await self._admit(node)
+
+    async def _admit(self, node: Node) -> None:
+        before = node.lives, _incarnation(node)
+        try:
+            await self._client.admit(node.name)
+        except DLedgerError as error:
+            self._world.story.tell("op", f"admit {node.name}: {error}")
+            return
+        self._world.story.tell("op", f"{node.name} is admitted")
+        # one that is gone may come back with another disk
+        if not node.is_up or before != (node.lives, _incarnation(node)):
+            return
+        if node in self._nodes:
+            self._nodes.remove(node)
+        if self._world.watch is not None and before[1] is not None:
+            self._world.judged(self._world.watch.members.admitted, node.name, before[1])
+
+
+def _incarnation(node: Node) -> int | None:
+    """The one that this node says; None before it has started."""
+    return None if node.server is None else node.server.raft.membership.incarnation
 
 
 def final_reader(workload: Workload) -> tuple[ClientLife, SimLoop]:

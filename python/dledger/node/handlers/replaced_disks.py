@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dledger.catalog.state_machine import Catalog
-from dledger.errors import CorruptEntry, ProtocolError
+from dledger.errors import CorruptEntry, ProtocolError, Unavailable
 from dledger.net import Connection
 from dledger.node.context import NodeContext, NodePart
 from dledger.node.proposals.proposal import COMMAND_HEADER
@@ -211,6 +211,7 @@ class Admissions(NodePart):
         context.events.fact.subscribe(explain)
         context.status.add(lambda: {"admission": self.status()})
         self._waiting: list[AdmissionWait] = []
+        self._looking: set[asyncio.Task[None]] = set()
         self._told = NO_INDEX
         """The newest entry with a membership of the catalog that the core has been told of."""
         self._timer: asyncio.TimerHandle | None = None
@@ -224,6 +225,8 @@ class Admissions(NodePart):
         for timer in (self._timer, self._look_again):
             if timer is not None:
                 timer.cancel()
+        for task in self._looking:
+            task.cancel()
         for waiting in list(self._waiting):
             self._answer(waiting, Code.TERM_CHANGED)
 
@@ -238,16 +241,43 @@ class Admissions(NodePart):
             )
 
     def admit(self, connection: Connection, request_id: int, request: AdmitRequest) -> None:
-        """Propose that a member counts by its present incarnation."""
-        code, text = self._refusal(request.node_id)
-        heard = self._raft.heard.get(request.node_id, 0)
-        is_done = (
-            request.node_id == self._raft.node_id
-            or self._raft.membership.of(request.node_id) == heard
-        )
-        if code is not Code.SUCCESS or is_done:
-            self._reply(connection, request_id, request.node_id, code, text)
+        """Let a member count by its present incarnation."""
+        node_id = request.node_id
+        code, text = self._refusal(node_id)
+        if code is not Code.SUCCESS or node_id == self._raft.node_id:
+            self._reply(connection, request_id, node_id, code, text)
             return
+        task = self._loop.create_task(self._look_at(connection, request_id, request))
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+
+    async def _look_at(
+        self, connection: Connection, request_id: int, request: AdmitRequest
+    ) -> None:
+        """Ask the member which incarnation it is now: what this leader has heard last may be of
+        the disk of before, which counts."""
+        node_id = request.node_id
+        try:
+            status = await self._peers.status_of(node_id)
+        except Unavailable as error:
+            text = f"{node_id} does not answer; start it first, then admit it ({error})"
+            self._reply(connection, request_id, node_id, Code.ILLEGAL_MEMBER_STATE, text)
+            return
+        code, text = self._refusal(node_id)
+        heard = self._raft.heard.get(node_id, 0)
+        # where rules keep its status from a node that cannot prove who it is, it says nothing
+        own = status.get("admission", {}).get("incarnation", heard)
+        if code is Code.SUCCESS and own != heard:
+            code = Code.LEADER_NOT_READY
+            text = f"the leader has not heard {node_id} since its disk was replaced; ask again"
+        if code is not Code.SUCCESS or self._raft.membership.of(node_id) == heard:
+            self._reply(connection, request_id, node_id, code, text)
+            return
+        self._propose(connection, request_id, request, heard)
+
+    def _propose(
+        self, connection: Connection, request_id: int, request: AdmitRequest, heard: int
+    ) -> None:
         known = self._raft.membership
         members = {str(member): incarnation for member, incarnation in known.bound}
         members[str(request.node_id)] = heard

@@ -174,18 +174,18 @@ class Peers:
         await asyncio.gather(*(link.close() for link in self.links.values()), *self._closing)
 
     async def status_of(self, peer: NodeId) -> dict[str, Any]:
-        """The status of another node, asked as a client.
+        """The status of another node, asked as a client, at each address that is known.
 
         Raises:
             Unavailable: it did not answer in time.
         """
-        places = self._members.addresses_of(peer)
-        if not places:
-            raise Unavailable(f"no address of {peer} is known")
-        try:
-            return await self.status_at(places[0], self._gate.as_client(peer))
-        except (WrongGroup, ConfigError, AccessDenied) as error:
-            raise Unavailable(f"{peer}: {error}") from None
+        reasons = []
+        for place in self._members.addresses_of(peer):
+            try:
+                return await self.status_at(place, self._gate.as_client(peer))
+            except (Unavailable, WrongGroup, ConfigError, AccessDenied) as error:
+                reasons.append(str(error))
+        raise Unavailable("; ".join(reasons) or f"no address of {peer} is known")
 
     async def status_at(self, address: str, greeting: Greeting) -> dict[str, Any]:
         """The status of the node at ``address``.
