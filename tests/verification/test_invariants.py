@@ -439,6 +439,22 @@ def test_i17_a_node_that_takes_part_with_another_list_of_members_is_found(group:
     assert "n1 takes part with ('n0', 'n1')" in breaks("I17", group.start, "n1")
 
 
+def test_i17_a_list_under_way_may_be_told_beside_one_of_the_log(group: Group) -> None:
+    """An operator tells a new list at once; the entry may be cut while the node runs."""
+    told = NodeId("n0"), NodeId("n1")
+    group.config = replace(group.config, members=told)
+    some = tuple(Member(node, node, 1, MemberRole.VOTER, 0) for node in told)
+    change = Change(Position(Term(1), Index(1)), Index(-1), NodeId(""), 0, some)
+    admission = group.nodes[NodeId("n1")].machine.admission
+    view = group.nodes[NodeId("n1")].view
+    view.machine.config = group.config
+    known = replace(admission.membership, changes=(change,))
+    members = group.watch.members
+    assert "takes part with" in breaks("I17", members._told, view, known), "the told list counts"
+    members._told(view, replace(known, listed=some[:1]))
+    members._told(view, replace(known, listed=some[:1], changes=()))
+
+
 def test_i17_lists_whose_majorities_need_not_meet_are_found(group: Group) -> None:
     group.replicate(1, 3)
     group.nodes[NodeId("n0")].machine.voters = (NodeId("n0"), NodeId("n3"), NodeId("n4"))

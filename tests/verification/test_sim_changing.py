@@ -13,11 +13,14 @@ from dledger.protocol.messages.membership import MemberRole
 from dledger.types import Role
 from tests.verification.watching import breaks, server_of
 from verification.invariants.watch import Watch
+from verification.sim.changing import Changing
+from verification.sim.damage import Damage
 from verification.sim.loop import SimLoop
+from verification.sim.moving import told
 from verification.sim.reckless import drawn
 from verification.sim.rng import Rng
 from verification.sim.scene import Scene
-from verification.sim.settings import CHANGES, draw_plan
+from verification.sim.settings import CHANGES, VERSION_STEP, draw_plan
 from verification.sim.stepping import check_settings
 
 
@@ -87,6 +90,33 @@ def test_a_node_that_was_away_when_it_left_comes_back(group: Group) -> None:
     group.scene.group.restart_soon(node)
     group.say("promote_member", "n2")
     group.scene.until(group.all_vote, 5000)
+
+
+@pytest.mark.parametrize(("faults", "version"), [((CHANGES,), 1), ((CHANGES, VERSION_STEP), 0)])
+def test_group_that_got_no_version_is_upgraded_for_its_changes(
+    faults: tuple[str, ...], version: int
+) -> None:
+    """Not where another operator is to raise it later."""
+    with Scene(group={"election_ms": 1000, "founding_version": 0}) as scene:
+        scene.leader()
+        scene.world.plan.faults = faults
+        changing = Changing(scene.world, scene.group, Damage(scene.world, scene.group))
+        changing.start()
+        scene.wait(20_000)
+        changing.stop()
+        scene.until(lambda: changing.is_over, 30_000)
+        servers = scene.group.servers()
+        assert {one.catalog.version.active for one in servers} == {version}
+
+
+def test_all_nodes_anew_are_told_lists_that_they_may_start_with(group: Group) -> None:
+    """A list that a node has may have removed it: no process starts with a list without itself."""
+    node = group.scene.node("n2")
+    assert told(node, ["n3", "n2"]) == ("n2", "n3")
+    assert told(node, ["n3"]) == told(node, []) == ("n0", "n1", "n2")
+    node.joins = True
+    assert told(node, ["n3"]) == ("n2", "n3")
+    assert told(node, []) == ("n0", "n1", "n2")
 
 
 def test_i17_leader_by_votes_of_others_than_its_voters_is_found(group: Group) -> None:

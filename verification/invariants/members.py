@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from dledger.protocol.messages.membership import MemberRole, Membership, fingerprint
+from dledger.protocol.messages.membership import MemberRole, Membership, fingerprint, ids_of
 from dledger.raft.state.quorum_ack_checker import quorum_size
 from dledger.raft.state.ready import Fact
 from dledger.types import NO_INDEX
@@ -44,15 +44,7 @@ class Members:
     def changed(self, view: WatchedNode, views: Iterable[WatchedNode]) -> None:
         """A node comes up, or takes others for the group than before."""
         membership, before = view.machine.admission.membership, view.membership
-        told, members = view.machine.config.members, self._members
-        is_known = set(told) == members or fingerprint(told) in membership.former
-        # the list of a node that joins says no more than whom to ask
-        if not is_known and not view.machine.joins:
-            raise Broken(
-                "I17",
-                f"{view} takes part with {told} for the group's members, which are "
-                f"{sorted(members)}",
-            )
+        self._told(view, membership)
         if membership.group_id == OTHER_ID:
             raise Broken("I17", f"{view} has joined another group of this name: {membership}")
         view.membership = membership
@@ -73,6 +65,23 @@ class Members:
         if membership.removed:
             self._removed(view)
         self.on_change(view)
+
+    def _told(self, view: WatchedNode, membership: Membership) -> None:
+        """A node takes part only with a list that its group has had, or that is under way in its
+        log. Beside a list of the log one that it was told says no more than whom to ask, and so
+        does that of a node that joins."""
+        told = view.machine.config.members
+        is_had = set(told) == self._members or fingerprint(told) in membership.former
+        if is_had or view.machine.joins or view.told_under_way:
+            return
+        changes = membership.changes if membership.listed else ()
+        view.told_under_way = any(set(ids_of(one.members)) == set(told) for one in changes)
+        if not view.told_under_way:
+            raise Broken(
+                "I17",
+                f"{view} takes part with {told} for the group's members, which are "
+                f"{sorted(self._members)}",
+            )
 
     @property
     def newest(self) -> int:

@@ -68,6 +68,8 @@ class WatchedNode:
         """The first entry that a group wanted when this node looked last for what retention may
         take."""
         self.membership = Membership()
+        self.told_under_way = False
+        """It began with a list of members that was not committed in its log; perhaps it is cut."""
 
     def synced(self) -> int:
         """How far the log is on the disk for sure, as this node may claim."""

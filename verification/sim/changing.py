@@ -22,6 +22,7 @@ from dledger.raft.raft_node import RaftNode
 from dledger.types import NodeId
 from verification.sim.cluster import Group, Node, World
 from verification.sim.damage import Damage
+from verification.sim.late_version import LateVersion
 from verification.sim.machine import Machine
 from verification.sim.reckless import Reckless
 from verification.sim.renewed import Renewed
@@ -58,6 +59,7 @@ class Changing:
         self._reckless = Reckless(world, group, [node.name for node in self._leaving])
         self._replacing = Replacing(world, group, self._rng.fork("replacing"), self._empty)
         self._renewed = Renewed(world, damage)
+        self._version = LateVersion(world.plan)
         self._client: AsyncClient
 
     def start(self) -> None:
@@ -98,8 +100,10 @@ class Changing:
         if (raft := self._leading()) is None:
             return
         try:
+            await self._version.upgrade(self._client)
             await step(raft)
         except DLedgerError as error:
+            self._version.refused(error)
             self._tell(f"{type(error).__name__}: {error}")
 
     def _leading(self) -> RaftNode | None:

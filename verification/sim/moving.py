@@ -11,7 +11,7 @@ not know of, all nodes start anew and are told where it is, as docs/operations.m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from dledger.client.aio.client import AsyncClient
@@ -24,6 +24,7 @@ from dledger.types import NodeId
 from verification.invariants.broken import Broken
 from verification.sim.cluster import Group, Node, World
 from verification.sim.damage import Damage
+from verification.sim.late_version import LateVersion
 from verification.sim.machine import Machine
 from verification.sim.scheduler import MS
 from verification.sim.settings import MOVES, PORT, addresses_of
@@ -50,8 +51,7 @@ class Moving:
         self._untold: Node | None = None
         """A member that has moved; no answer has said yet that the group knows."""
         self._ports = PORT
-        self._needs_version = False
-        """The group began without one, because its first leader was gone too soon."""
+        self._version = LateVersion(world.plan)
         self._client: AsyncClient
         self._machine: Machine
 
@@ -67,12 +67,9 @@ class Moving:
             world.told_places.update(world.places)
             world.story.tell("moves", "all nodes start anew, and are told where the members are")
             for node in self._group.nodes:
+                # committed: one that is cut again is no list that the group has had
                 listed = () if node.server is None else node.server.raft.membership.listed
-                if listed:  # committed: one that is cut again is no list that the group has had
-                    # of members that came later, too, or the former ones would not find them; one
-                    # that joins does not know yet that it is a member
-                    itself = [node.name] if node.joins else []
-                    node.peers = tuple(sorted({*ids_of(listed), *itself}))
+                node.peers = told(node, ids_of(listed))
                 node.kill(power=False)
         self._active = False
 
@@ -154,13 +151,11 @@ class Moving:
         """The group is told where that member is, by a request."""
         place = join_address(*self._world.places[node.name])
         try:
-            if self._needs_version:
-                await self._client.upgrade_group()
-                self._needs_version = False
+            await self._version.upgrade(self._client)
             await self._client.readdress_member(node.name, place)
         except DLedgerError as error:
             self._world.story.tell("moves", f"{node.name} at {place}: {error}")
-            self._needs_version |= "run 'dledger upgrade'" in str(error)
+            self._version.refused(error)
             raft = self._leading()
             if raft is not None and node.name not in self._listed(raft):
                 self._untold = None  # it was removed; when it is added, it is there
@@ -168,6 +163,16 @@ class Moving:
         self._untold = None
         self._world.counts.bite(MOVES)
         self._world.story.tell("moves", f"{node.name} is known to be at {place}")
+
+
+def told(node: Node, listed: Collection[NodeId]) -> tuple[NodeId, ...]:
+    """The members that this node is told when it starts anew: those of its list, or it would not
+    find those that came later. Without a list, or where that has removed it and it does not know
+    for sure (`dledger.raft.roles.removal`), it is told the same ones as before."""
+    if node.name in listed or (listed and node.joins):
+        # one that joins does not know yet that it is a member
+        return tuple(sorted({*listed, node.name}))
+    return node.peers
 
 
 def _founding(node: Node) -> tuple[str, int]:

@@ -106,11 +106,15 @@ class SeedPlan:
         """And of the machines that may become members."""
         return [NodeId(f"n{number}") for number in range(self.nodes + self.spares)]
 
-    def group_config(self) -> GroupConfig:
-        # without these kinds a log begins with its clients' entries, as before there were versions
+    @property
+    def begins_with_version(self) -> bool:
+        """Whether the group is founded with one, and nobody is to raise it later. Without the kinds
+        that need one a log begins with its clients' entries, as before there were versions."""
         wants_version = any(map(self.has, NEED_VERSION)) and not self.is_rocketmq
-        founding = int(wants_version and not self.has(VERSION_STEP))
-        settings = {"founding_version": founding, **self.group}
+        return wants_version and not self.has(VERSION_STEP)
+
+    def group_config(self) -> GroupConfig:
+        settings = {"founding_version": int(self.begins_with_version), **self.group}
         return GroupConfig(group="sim", members=tuple(self.names), **settings)
 
     def node_config(self, name: NodeId) -> NodeConfig:

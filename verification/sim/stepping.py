@@ -19,6 +19,7 @@ from dledger.node.node import NodeServer
 from dledger.release import GROUP_VERSION
 from verification.invariants.broken import Broken
 from verification.sim.cluster import World
+from verification.sim.late_version import LateVersion
 from verification.sim.machine import Machine
 from verification.sim.rng import Rng
 from verification.sim.scheduler import MS
@@ -46,6 +47,7 @@ class Stepping:
         is_needed = any(map(plan.has, NEED_VERSION))
         self._upgrades = plan.has(VERSION_STEP) or (plan.is_rocketmq and is_needed)
         self._active = True
+        self._version = LateVersion(plan)
         self._is_sure = True
         """No change that was given up may still come."""
         self._client: AsyncClient
@@ -97,6 +99,7 @@ class Stepping:
         """One change, of one setting or some, and a look at what is kept then."""
         values, client = drawn(self._rng, self._world.plan.names), self._client
         try:
+            await self._version.upgrade(client)
             if self._rng.chance(200_000):
                 await client.reset_settings(sorted(values))
                 wanted: dict[str, str] = {}
@@ -107,6 +110,7 @@ class Stepping:
             self._tell(f"settings are changed: {wanted or sorted(values)}")
             found = {one.name: one.value for one in await client.settings() if one.name in wanted}
         except DLedgerError as error:
+            self._version.refused(error)
             self._is_sure &= error.definite
             self._tell(f"{type(error).__name__}: {error}")
         else:
