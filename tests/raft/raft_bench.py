@@ -81,6 +81,7 @@ def started(
     dice: int = 0,
     cache_bytes: int = 1 << 20,
     change_of: ChangeOf = no_change,
+    only_asks: bool = False,
 ) -> RaftNode:
     """A node that starts at time 0 with these records on its disk; its dice show ``dice`` where
     they can."""
@@ -90,7 +91,7 @@ def started(
         saved=SavedState(HardState(Term(term), voted_for, log.committed), log, membership),
         dice=lambda n: min(dice, n - 1),
         now_ms=0,
-        options=RaftOptions(cache_bytes=cache_bytes, change_of=change_of),
+        options=RaftOptions(cache_bytes, change_of, only_asks=only_asks),
     )
 
 

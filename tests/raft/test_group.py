@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dledger.errors import ConfigError
-from dledger.protocol.messages.membership import Membership
+from dledger.protocol.messages.membership import Member, MemberRole, Membership
 from dledger.protocol.messages.peer import MemberRequest, MemberResponse, group_tag
 from dledger.raft import RaftNode
 from dledger.types import NO_INDEX, Index, NodeId, Role
@@ -240,6 +240,17 @@ def test_a_record_of_other_members_is_refused_with_both_lists(known):
     ) as caught:
         node_of(known)
     assert "docs/operations.md" in str(caught.value)
+
+
+def test_with_join_a_founder_may_be_told_any_list_beside_one_of_its_log():
+    """While the founding list counts it is told that one, or the told one would count."""
+    known = Membership(100, NO_INDEX, FOUNDED, group_id="A", members=(N0, N1))
+    listed = known.with_list(tuple(Member(one, one, 1, MemberRole.VOTER, 1) for one in (N0, N1)))
+    node = node_with(0, membership=listed, only_asks=True)
+    assert node.voters == (N0, N1)
+    for membership, only_asks in ((known, True), (listed, False)):
+        with pytest.raises(ConfigError, match="told that they are n0, n1, n2"):
+            node_with(0, membership=membership, only_asks=only_asks)
 
 
 def test_an_older_record_without_a_member_that_does_not_count_is_taken():

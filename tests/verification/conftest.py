@@ -72,7 +72,7 @@ class FakeNode:
             raft=SimpleNamespace(_machine=self.machine, log=self.log),
             store=self.store,
             catalog=self.catalog,
-            node=SimpleNamespace(flush="sync"),
+            node=SimpleNamespace(flush="sync", joins=False),
             _error=None,
             _disk=self.disk,
         )

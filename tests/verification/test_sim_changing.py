@@ -10,7 +10,7 @@ import pytest
 
 from dledger.client import AsyncClient
 from dledger.protocol.messages.membership import MemberRole
-from dledger.types import Role
+from dledger.types import NodeId, Role
 from tests.verification.watching import breaks, server_of
 from verification.invariants.watch import Watch
 from verification.sim.changing import Changing
@@ -75,6 +75,24 @@ def test_a_removed_node_ends_is_refused_and_joins_when_emptied(group: Group) -> 
     group.say("add_member", "n2", "n2:7000")
     group.say("promote_member", "n2")
     group.scene.until(group.all_vote, 5000)
+
+
+def test_a_founder_that_joined_again_starts_again_as_it_was_told(group: Group) -> None:
+    """By the same command line, with ``--join`` and a list that the group never had."""
+    node = group.scene.node("n2")
+    group.say("remove_member", "n2")
+    group.scene.until(lambda: node.disk.is_out, 10_000)
+    told = node.peers = NodeId("n0"), NodeId("n2")
+    node.disk.put_back({})
+    node.joins = True
+    group.watch.lost_disk(node.name)
+    group.scene.group.restart_soon(node)
+    group.say("add_member", "n2", "n2:7000")
+    group.say("promote_member", "n2")
+    group.scene.until(group.all_vote, 5000)
+    node.kill(power=False)
+    group.scene.until(group.all_vote, 10_000)
+    assert (node.peers, node.server is not None) == (told, True)
 
 
 def test_a_node_that_was_away_when_it_left_comes_back(group: Group) -> None:

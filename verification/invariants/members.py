@@ -68,11 +68,12 @@ class Members:
 
     def _told(self, view: WatchedNode, membership: Membership) -> None:
         """A node takes part only with a list that its group has had, or that is under way in its
-        log. Beside a list of the log one that it was told says no more than whom to ask, and so
-        does that of a node that joins."""
+        log. Beside a list of the log one that it was told says no more than whom to ask, and that
+        of a node that joins may be any."""
         told = view.machine.config.members
         is_had = set(told) == self._members or fingerprint(told) in membership.former
-        if is_had or view.machine.joins or view.told_under_way:
+        joins = view.machine.joins or (view.joins and bool(membership.listed))
+        if is_had or joins or view.told_under_way:
             return
         changes = membership.changes if membership.listed else ()
         view.told_under_way = any(set(ids_of(one.members)) == set(told) for one in changes)

@@ -52,6 +52,8 @@ class WatchedNode:
         self.log: RaftLog = server.raft.log
         self.store = server.store
         self.catalog = server.catalog
+        self.joins = server.node.joins
+        """Its settings' list only says whom to ask."""
         self.lazy = server.node.flush == "async"
         self.terms = Terms(self.store.terms, self.store.begin_index, self.log.end_index)
         self.role = Role.CANDIDATE

@@ -136,7 +136,9 @@ def _core(
         saved=saved,
         dice=environment.below,
         now_ms=environment.now_ms(),
-        options=RaftOptions(node.cache_bytes, change_of, COMMAND_PREFIX, body_of, joins),
+        options=RaftOptions(
+            node.cache_bytes, change_of, COMMAND_PREFIX, body_of, joins, only_asks=node.joins
+        ),
     )
     if raft.is_removed:
         raise removal(node)

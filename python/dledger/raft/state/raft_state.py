@@ -61,7 +61,7 @@ class RaftState(ABC):
         self.log = log
         self.joins = options.joins
         known = (
-            _with_members(membership, config, options.joins)
+            _with_members(membership, config, options)
             if membership
             else Admission.of_all(config.members)
         )
@@ -244,13 +244,15 @@ class RaftState(ABC):
         return now_ms - self.heard_leader_ms < self.config.election_ms
 
 
-def _with_members(membership: Membership, config: GroupConfig, joins: bool) -> Membership:
+def _with_members(membership: Membership, config: GroupConfig, options: RaftOptions) -> Membership:
     """The membership of the record, with the fields that older releases did not have.
 
     Raises:
         ConfigError: the record names other members than the settings.
     """
-    if not joins:
+    joins = options.joins
+    # without a list of the log the settings' list counts, whatever the node was started with
+    if not joins and not (options.only_asks and membership.listed):
         check_members(membership, config.members)
     membership = replace(membership, group_id=membership.group_id or drawn_name(config.group))
     if membership.members or joins:

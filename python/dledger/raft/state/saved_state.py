@@ -42,6 +42,9 @@ class RaftOptions:
     joins: bool = False
     """This node was no founding member, and joins a group that has it in its list. The members that
     it was told only say whom to ask."""
+    only_asks: bool = False
+    """So do those of a founding member that was removed and joins again, once its log has a list:
+    they may be any."""
 
 
 DEFAULT_OPTIONS: Final = RaftOptions()
