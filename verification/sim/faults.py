@@ -253,7 +253,7 @@ class Nemesis:
         node, rng, names = self._victim(), self._rng, self.world.plan.names
         if node is None or node.server is None or not node.server.store.membership.members:
             return
-        if node.name not in names:
+        if node.joins or node.name not in names:
             return  # it joins, and its list says no more than whom to ask
         others = [name for name in names if name != node.name]
         if others and rng.chance(600_000):
