@@ -13,7 +13,6 @@ from tests.raft.members_world import (
     VOTER,
     ChangingWorld,
     List,
-    SimDisk,
     member,
     with_role,
     without,
@@ -31,6 +30,7 @@ from tests.raft.raft_bench import (
     node_with,
     push,
 )
+from tests.raft.raft_harness import SimDisk
 
 FOUNDERS = (N0, N1, N2, N3)
 OTHERS = tuple(member(node, VOTER, 100 + number) for number, node in enumerate((N1, N2, N3)))
