@@ -103,7 +103,7 @@ def test_another_group_is_named_in_the_log_once_in_a_while():
     assert node.strangers[N0].messages == 5
 
 
-def test_a_node_that_is_still_to_be_told_of_its_group_names_it_as_another_only_late():
+def test_node_still_to_be_told_of_its_group_names_it_another_only_late():
     """The others' first messages come before their answer to its question."""
     node, tag = node_of(Membership(101)), group_tag("default", MEMBERS, "A")
     question = only(node.tick(0), MemberRequest, N0)
