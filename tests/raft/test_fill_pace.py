@@ -198,7 +198,7 @@ def test_a_rest_ends_when_the_log_has_grown_by_a_part_of_the_turn():
 
 
 def pace_of(end: int, committed: int) -> tuple[Any, FillPace, Any]:
-    """A leader whose log is committed so far, and a new learner with a rest before it from 10 ms
+    """A leader whose log is committed so far, and a new learner with a rest before it from 100 ms
     on; the log may still grow by much."""
     log = SimpleNamespace(
         end_index=end, committed_index=committed, end=SimpleNamespace(end_pos=1000)
@@ -206,27 +206,27 @@ def pace_of(end: int, committed: int) -> tuple[Any, FillPace, Any]:
     core: Any = SimpleNamespace(log=log, config=GroupConfig())
     learner: Any = SimpleNamespace(catch_up=CatchUp(0, Index(end)), turn=Turn())
     learner.turn.sent(TURN_BYTES, 1000, 0)
-    learner.turn.drained(10)
+    learner.turn.drained(100)
     return log, FillPace(core, {N1: learner}), learner
 
 
 def test_a_rest_outlasts_the_moments_between_a_client_s_appends():
     log, pace, learner = pace_of(90, 80)
-    pace.appends(12)
-    assert pace.wait_ms(learner, 0, 12) == 10 + REST * 10 - 12
+    pace.appends(102)
+    assert pace.wait_ms(learner, 0, 102) == 100 + REST * 100 - 102
     log.committed_index = 90
-    pace.appends(15)
-    assert pace.wait_ms(learner, 0, 15) == LULL_MS, "looks again when the lull is long"
+    pace.appends(105)
+    assert pace.wait_ms(learner, 0, 105) == LULL_MS, "looks again when the lull is long"
     log.end_index = 95
-    pace.appends(18)
-    assert pace.wait_ms(learner, 0, 18) == 10 + REST * 10 - 18
+    pace.appends(108)
+    assert pace.wait_ms(learner, 0, 108) == 100 + REST * 100 - 108
 
 
 def test_a_rest_ends_soon_after_the_last_append():
     _, pace, learner = pace_of(90, 90)
-    pace.appends(15)
-    assert pace.wait_ms(learner, 0, 15 + LULL_MS - 1) == 1
-    assert pace.wait_ms(learner, 0, 15 + LULL_MS) == 0
+    pace.appends(105)
+    assert pace.wait_ms(learner, 0, 105 + LULL_MS - 1) == 1
+    assert pace.wait_ms(learner, 0, 105 + LULL_MS) == 0
 
 
 def under_load(world: ChangingWorld, every_ms: int = 8, body: bytes = b"y" * 100) -> None:

@@ -25,9 +25,9 @@ BURST_S: Final = 0.25
 TURN_BYTES: Final = 32 << 20
 """Pushed in one turn: so much that reads, network and syncs overlap for most of it. The same bytes
 in small turns take more from the appends, because nothing is under way at either end of a turn."""
-REST: Final = 3
-"""A rest is so many times as long as the turn before it took: a quarter of the time is its
-share."""
+REST: Final = 1
+"""A rest is so many times as long as the turn before it took: half of the time is its share. With
+longer ones appends keep hardly more, and the member needs three times as long."""
 MOST_REST_MS: Final = 2000
 GAIN: Final = 1.5
 """No rest goes on when the log has grown by the turn's bytes through this: so a follower gets that
