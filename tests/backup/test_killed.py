@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -216,46 +215,48 @@ def test_path_group_of_small_files_starts_with_bodies_that_fit(
     GroupConfig(members=report.members, **settings)
 
 
-def killed_at_the_mark(names: Names, new: Path, restores: Callable[[], object]) -> None:
-    """In front of its removal, the last thing that a restore does."""
+def killed_at_the_mark(
+    lone: Client, place: Path, new: Path, monkeypatch: pytest.MonkeyPatch
+) -> RestoreJob:
+    """A restore into the path ``new`` that was killed in front of the removal of its mark, the last
+    thing that it does."""
+    back_up(lone, place)
+    repository, names = at(place), Names(monkeypatch)
+    plan = plan_restore(repository, repository.newest(), repository.newest().index, ())
+    job = RestoreJob(repository.target, plan)
 
     def kill(path: Path) -> None:
         if path == new / MARK:
             raise Killed
 
     names.before_unlink = kill
-    assert names.killed(-1, restores)
+    assert names.killed(-1, lambda: job.to_path(new, 3))
     names.before_unlink = lambda path: None
     assert (new / MARK).exists()
+    return RestoreJob(repository.target, plan)
 
 
 def test_restore_of_a_path_killed_at_its_mark_is_ended_by_same_command(
     lone: Client, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The group may have been used by then: nothing of it is made anew."""
-    back_up(lone, place)
-    repository, new = at(place), tmp_path / "new"
-    plan = plan_restore(repository, repository.newest(), repository.newest().index, ())
-    names = Names(monkeypatch)
-    killed_at_the_mark(names, new, lambda: RestoreJob(repository.target, plan).to_path(new, 3))
+    new = tmp_path / "new"
+    again = killed_at_the_mark(lone, place, new, monkeypatch)
     made = read_group(new)[1]
-    report = RestoreJob(repository.target, plan).to_path(new, 3)
+    report = again.to_path(new, 3)
     assert (report.group, report.members) == (made.group, made.members)
     assert read_group(new)[1] == made
     assert not (new / MARK).exists()
     with pytest.raises(PathError, match=r"has something in it.*Nothing was changed"):
-        RestoreJob(repository.target, plan).to_path(new, 3)
+        again.to_path(new, 3)
 
 
 def test_restore_of_a_path_killed_at_its_mark_is_no_other_one(
     lone: Client, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    back_up(lone, place)
-    repository, new = at(place), tmp_path / "new"
-    plan = plan_restore(repository, repository.newest(), repository.newest().index, ())
-    names = Names(monkeypatch)
-    killed_at_the_mark(names, new, lambda: RestoreJob(repository.target, plan).to_path(new, 3))
+    new = tmp_path / "new"
+    again = killed_at_the_mark(lone, place, new, monkeypatch)
     made = read_group(new)[1]
     with pytest.raises(PathError, match=r"had made the group .* and it is complete now"):
-        RestoreJob(repository.target, plan).to_path(new, 1)
+        again.to_path(new, 1)
     assert read_group(new)[1] == made

@@ -203,12 +203,8 @@ class RealFile:
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> None:
         size, count = sum(map(len, buffers)), len(buffers)
         may_pay = self._may_go_direct and size >= DIRECT_BYTES and size >= PIECE_BYTES * count
-        if may_pay and self._past_cache(buffers, offset):
-            return
-        if count > IOV_MAX:
+        if not (may_pay and self._past_cache(buffers, offset)):
             self._through_cache(buffers, offset)
-        elif (written := os.pwritev(self._fd, buffers, offset)) < size:
-            self._write_rest(b"".join(buffers), written, offset)
 
     def _past_cache(self, buffers: Sequence[Buffer], offset: int) -> bool:
         """False where the file system wants none of it; then nothing is tried again."""
