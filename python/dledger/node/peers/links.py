@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from dledger.config import GroupConfig, NodeConfig
-from dledger.errors import AccessDenied, ConfigError, DLedgerError, Unavailable, WrongGroup
+from dledger.errors import DLedgerError, Unavailable
 from dledger.net import FrameLimits, PeerLink
 from dledger.net.connections.blocking import Lost
 from dledger.net.connections.handshake import Greeting, Unlisted
@@ -183,7 +183,7 @@ class Peers:
         for place in self._members.addresses_of(peer):
             try:
                 return await self.status_at(place, self._gate.as_client(peer))
-            except (Unavailable, WrongGroup, ConfigError, AccessDenied) as error:
+            except DLedgerError as error:
                 reasons.append(str(error))
         raise Unavailable("; ".join(reasons) or f"no address of {peer} is known")
 
