@@ -138,6 +138,19 @@ def test_a_name_that_was_drawn_is_the_id():
     assert old.membership.group_id == DRAWN
 
 
+def test_an_emptied_first_member_founds_no_group_of_a_drawn_name_again():
+    """What it is told of its group leaves its id as it was: that alone is no reason to found it."""
+    node = node_of(Membership(555), me=N0, group=DRAWN)
+    request = only(node.tick(0), MemberRequest, N2)
+    said = told(request, N2, 102, FOUNDED, group=node.tag, group_id=DRAWN)
+    assert "not_admitted" in events(node.step(said, 0))
+    for now_ms in range(0, 60_000, 1000):
+        node.tick(now_ms)
+    assert not node.membership.founded
+    assert not node.is_admitted
+    assert not node.not_heard_yet, "its group has begun"
+
+
 def test_an_emptied_member_joins_the_group_that_answers_its_own_question():
     node = node_of(Membership(555))
     request = only(node.tick(0), MemberRequest, N0)

@@ -171,7 +171,11 @@ class Members:
                     f"{view} founds the group as {view.membership}, {other} knows "
                     f"{other.membership}",
                 )
-        self._bound[NO_INDEX] = view.membership.bound
+        bound = view.membership.bound
+        is_past = any(other.membership.index > NO_INDEX for other in views)
+        if is_past and self._bound.get(NO_INDEX, bound) != bound:
+            raise Broken("I17", f"{view} founds a group that has a later list: {view.membership}")
+        self._bound[NO_INDEX] = bound
 
     def _admitted(self, view: WatchedNode, membership: Membership) -> None:
         index = membership.index

@@ -14,12 +14,11 @@ from verification.sim.damage import Damage
 from verification.sim.deposed import FAULT as DEPOSED
 from verification.sim.deposed import Deposed
 from verification.sim.moving import Moving
-from verification.sim.namesake import FAULT as NAMESAKES
 from verification.sim.namesake import Namesakes
 from verification.sim.replaced import FAULT as MACHINE_BACK
 from verification.sim.replaced import Replaced
 from verification.sim.scheduler import MS, US
-from verification.sim.settings import CHANGES
+from verification.sim.settings import CHANGES, NAMESAKES
 from verification.sim.stepping import Stepping
 from verification.sim.turns import HEALED_NS
 from verification.sim.workload import Operator, Workload

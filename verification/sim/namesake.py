@@ -10,8 +10,6 @@ apart and asks the addresses that it was given, so these machines refuse it.
 
 from __future__ import annotations
 
-from typing import Final
-
 from dledger.node.node import NodeServer
 from dledger.protocol.messages.entry import MAGIC_NOOP, HardState
 from dledger.protocol.messages.entry_runs import stamp_all
@@ -26,9 +24,7 @@ from verification.sim.cluster import Group, Node, World
 from verification.sim.damage import Damage
 from verification.sim.disk import Files
 from verification.sim.scheduler import MS
-from verification.sim.settings import SeedPlan
-
-FAULT: Final = "two groups of one name"
+from verification.sim.settings import NAMESAKES, SeedPlan
 
 
 def other_membership(plan: SeedPlan, name: NodeId) -> Membership:
@@ -69,7 +65,7 @@ class Namesakes:
         self._world = world
         self._group = group
         self._damage = damage
-        self._rng = world.rng.fork(FAULT)
+        self._rng = world.rng.fork(NAMESAKES)
         self._entries = self._rng.pick((0, 1, 5))
         self._away: dict[NodeId, Files] = {}
         """The other group's disks that are not in use."""
@@ -95,7 +91,7 @@ class Namesakes:
             self._stays.append(stay)
             election_ms = plan.group_config().election_ms
             self._world.scheduler.after(rng.spread(election_ms, 8 * election_ms) * MS, stay.end)
-        self._world.counts.bite(FAULT)
+        self._world.counts.bite(NAMESAKES)
         return (
             f"puts machines of another group of this name in the places of "
             f"{', '.join(n.name for n in some)}"

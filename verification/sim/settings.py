@@ -27,6 +27,7 @@ ROCKETMQ_SEEDS: Final = 120_000
 CHANGES: Final = "change of members"
 MOVES: Final = "member moves"
 DISASTER: Final = "majority gone"
+NAMESAKES: Final = "two groups of one name"
 VERSION_STEP: Final = "version step"
 SETTINGS_CHANGE: Final = "change of settings"
 FAULTS: Final = (
@@ -35,7 +36,7 @@ FAULTS: Final = (
     "group power cut", "stop", "transfer", "EIO on write", "EIO on fsync", "EIO on read", "ENOSPC",
     "slow disk", "wall clock jump", "drift", "bad luck", "client crash", "bit rot",
     "misdirected write", "empty disk", "deposed leader", "machine back", "wrong list of members",
-    "two groups of one name", VERSION_STEP, SETTINGS_CHANGE, CHANGES, MOVES, DISASTER,
+    NAMESAKES, VERSION_STEP, SETTINGS_CHANGE, CHANGES, MOVES, DISASTER,
 )  # fmt: skip
 """Kinds that a seed may have."""
 OFTEN: Final = {CHANGES: 667_000, MOVES: 300_000, DISASTER: 200_000}
@@ -68,6 +69,8 @@ class SeedPlan:
     faults: tuple[str, ...]
     safety_ms: int
     """The first phase: faults, and clients that work."""
+    group_name: str = "sim"
+    """Of half of the seeds that need no chosen one it is drawn, as those of path groups are."""
     group: dict[str, Any] = field(default_factory=dict)
     node: dict[str, Any] = field(default_factory=dict)
     client: dict[str, Any] = field(default_factory=dict)
@@ -115,7 +118,7 @@ class SeedPlan:
 
     def group_config(self) -> GroupConfig:
         settings = {"founding_version": int(self.begins_with_version), **self.group}
-        return GroupConfig(group="sim", members=tuple(self.names), **settings)
+        return GroupConfig(group=self.group_name, members=tuple(self.names), **settings)
 
     def node_config(self, name: NodeId) -> NodeConfig:
         return NodeConfig(
@@ -171,6 +174,8 @@ def draw_plan(
     )
     if CHANGES in chosen and nodes <= MOST_WITH_SPARES:
         plan.spares = rng.fork("spares").pick((0, 0, 1, 2))
+    if not {NAMESAKES, DISASTER} & set(chosen) and (name := rng.fork("name")).chance(500_000):
+        plan.group_name = f"{name.bits():016x}{name.bits():016x}"
     plan.most_writers = rng.fork("writers").pick((MAX_WRITERS, 24))
     plan.turns_left = rng.fork("turns").pick((0, 0, 0, 20_000, 100_000, 400_000))
     if not consumers and (commit_log or drawn) == ROCKETMQ:

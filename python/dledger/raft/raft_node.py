@@ -349,8 +349,8 @@ class RaftNode:
 
     @property
     def not_heard_yet(self) -> tuple[NodeId, ...]:
-        """Before the group is founded: the members that this node has not heard of."""
-        return self._machine.founding.missing
+        """Of a founding that is awaited: the members that this node has not heard of."""
+        return self._machine.founding.missing if self.awaits_founding else ()
 
     @property
     def heard(self) -> dict[NodeId, int]:

@@ -79,8 +79,9 @@ class Founding:
 
     @property
     def missing(self) -> tuple[NodeId, ...]:
-        """The members that have not said anything yet, of a founding that is awaited."""
-        peers = self.core.peers if self.is_awaited else ()
+        """The members that have not said yet that they know of no founding either: as long as there
+        is one, this node founds no group."""
+        peers = self.core.peers if self.is_open else ()
         return tuple(peer for peer in peers if peer not in self._said)
 
     def deadline_ms(self) -> int:
