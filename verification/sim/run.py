@@ -10,6 +10,7 @@ from typing import Any, Final
 from dledger.catalog.state_machine import Catalog
 from dledger.checksum import crc32
 from dledger.node.rocketmq.dledger_commit_log import DLedgerCommitLog
+from dledger.records.body.one_record import forget_lengths
 from dledger.testing.checkers.history import Operation
 from verification.greenlets import other_threading
 from verification.invariants.broken import Broken
@@ -82,6 +83,7 @@ def run_seed(
     if not retention:
         plan.node |= {"retention_bytes": 0, "retention_ms": 0}
     config = plan.as_dict()
+    forget_lengths()
     world = World(seed, plan, story_lines, watching)
     run = _Run(world)
     violation: Violation | None = None

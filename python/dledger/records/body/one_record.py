@@ -84,6 +84,13 @@ def frame_that_comes_again(value_size: int, key_size: int) -> Frame | None:
     return found
 
 
+def forget_lengths() -> None:
+    """As in a new process: which lengths were met before decides how many bodies a reader opens
+    together."""
+    _frames.clear()
+    _met.clear()
+
+
 def frame_of(value_size: int, key_size: int = -1) -> Frame | None:
     """The other bytes of a payload with such lengths; -1: no key. None where they are not known to
     lie around key and value."""
