@@ -24,7 +24,7 @@ def slow_check(end, entries, *rest):
 file_store.check_append = slow_check
 """
 TURNS = 1800 if native is None else 1200
-"""Of an empty loop for each entry. They cost about twice what a leader's request does."""
+"""Of an empty loop for each entry. They cost two or three times what a leader's request does."""
 
 
 @pytest.mark.cluster

@@ -173,11 +173,12 @@ class Round:
         at, client, kind = self._dice.randrange(PARTITIONS), self._client, self._kind
         if self._dice.random() < 0.3:
             end = (await kind.whole(lambda: client.end_offsets(self._topic)))[at]
-            way = self._dice.choice(("fetch_bodies", "fetch"))
-            await self._call(
-                f"client.{way}",
-                lambda: kind.all_of(getattr(client, way)(self._topic, at, 0, end)),
-            )
+            for way in ("fetch_bodies", "fetch"):
+                call = getattr(client, way)
+                await self._call(
+                    f"client.{way}",
+                    lambda: kind.all_of(call(self._topic, at, 0, end)),  # noqa: B023
+                )
             return
         reader, _ = await self._call("client.read", lambda: client.read(self._topic, at, 0))
         found: list[bytes] = []
@@ -191,7 +192,7 @@ class Round:
                 return
 
     async def _ask(self) -> None:
-        for name in islice(self._others, 3):
+        for name in islice(self._others, 5):
             call, answers = OTHERS[name]
             with contextlib.suppress(DLedgerError):
                 answer, ended = await self._call(
