@@ -95,7 +95,9 @@ class Moving:
             await asyncio.sleep(self._pause_ms() / 1000)
         world = self._world
         # where the moved member leads, nobody can say where it is but who has moved it
-        self._client = self._new_client(addresses_of(world.plan.names, world.places))
+        plan, places = world.plan, world.places
+        moved = [name for name in plan.all_names[plan.nodes :] if places[name] != (name, PORT)]
+        self._client = self._new_client(addresses_of([*plan.names, *moved], places))
         while not self.is_over:
             await asyncio.sleep(AGAIN_S)
             if (raft := self._leading()) is None:
