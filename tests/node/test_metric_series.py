@@ -5,6 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from prometheus_client import core, exposition, parser
+from prometheus_client.openmetrics import parser as openmetrics_parser
+
 from dledger.catalog.state_machine import Catalog
 from dledger.catalog.topics.table import MemoryTables
 from dledger.node.access.traffic import MOST_NAMES
@@ -19,7 +23,7 @@ from dledger.node.monitoring.families import (
 )
 from dledger.node.monitoring.series import Counted, Named
 from dledger.node.monitoring.topics import LagSeries, TopicSeries
-from dledger.node.monitoring.values import buckets_of, of_meters
+from dledger.node.monitoring.values import Values, buckets_of, of_meters
 from dledger.protocol.messages.catalog_commands import CommitOffsets, CreateTopic
 from dledger.protocol.messages.codes import Code
 from dledger.records.body.header import decode_header
@@ -27,6 +31,50 @@ from tests.node.bodies import body
 
 FIXED = 700
 """Series of a node that has no topic, at most: `test_node_has_few_series_without_topics`."""
+
+TEXT = "text/plain"
+OPENMETRICS = "application/openmetrics-text;version=1.0.0"
+PARSERS: dict[str, Any] = {TEXT: parser, OPENMETRICS: openmetrics_parser}
+AWKWARD = (
+    OTHER, "", '"', "\\", "\n", "\\n", "\\\\", '\\"', "\\\n", 'a"} 1\n', "a\n# EOF\n",
+    "# TYPE x gauge", "{a=b,c}", "ü, 名 and \u2028", " ", "\t",
+)  # fmt: skip
+NUMBERS = (0, 1, 0.1, 1e-9, 123456.75, 999_999, 1_000_000, 123_456_789.25, 2**53 - 1, 1e16, 1e300)
+
+
+def awkward() -> Values:
+    """A value of each metric, and of those with a label one by each awkward one."""
+    found: Values = {}
+    for at, family in enumerate(FAMILIES.values()):
+        numbers = [float(NUMBERS[(at + more) % len(NUMBERS)]) for more in range(len(AWKWARD))]
+        if family.label:
+            found[family.name] = dict(zip(AWKWARD, numbers, strict=True))
+        elif family.kind == "histogram":
+            found[family.name] = Histogram()
+        else:
+            found[family.name] = numbers[0]
+    return found
+
+
+def metrics_of(values: Values) -> list[core.Metric]:
+    """The same for the library's encoder."""
+    found: list[core.Metric] = []
+    for name, value in values.items():
+        family = FAMILIES[name]
+        if isinstance(value, Histogram):
+            made = core.HistogramMetricFamily(name, family.help)
+            made.add_metric((), *buckets_of(value))
+            found.append(made)
+            continue
+        kinds = {"gauge": core.GaugeMetricFamily, "counter": core.CounterMetricFamily}
+        one = kinds[family.kind](name, family.help, labels=[family.label] if family.label else [])
+        if isinstance(value, dict):
+            for label, number in value.items():
+                one.add_metric([label], number)
+        else:
+            one.add_metric([], value)
+        found.append(one)
+    return found
 
 
 def filled(topics: int, *, first: int = 0) -> Catalog:
@@ -72,6 +120,30 @@ def test_node_has_few_series_without_topics() -> None:
     lines = [line for line in text.decode().splitlines() if not line.startswith("#")]
     by_principal = sum(one.label == "principal" for one in FAMILIES.values())
     assert len(lines) + by_principal * (MOST_NAMES + 1) + 100 < FIXED
+
+
+@pytest.mark.parametrize("accept", PARSERS)
+def test_page_says_what_the_library_would_say_whatever_a_label_has(accept: str) -> None:
+    values = awkward()
+    encoder, content_type = exposition.choose_encoder(accept)
+    theirs = encoder(SimpleNamespace(collect=lambda: metrics_of(values)))
+    page, kind = Exposition(lambda: values).text(accept)
+    assert kind == content_type
+    parse = PARSERS[accept].text_string_to_metric_families
+    # those of the process are the library's own, and change meanwhile
+    found = [one for one in parse(page.decode()) if one.name.startswith("dledger_")]
+    assert found == list(parse(theirs.decode()))
+    topics = next(one for one in found if one.name.startswith("dledger_topic_bytes"))
+    assert [sample.labels["topic"] for sample in topics.samples] == [*AWKWARD]
+
+
+@pytest.mark.parametrize("accept", PARSERS)
+def test_page_ends_once_in_openmetrics_alone(accept: str) -> None:
+    page, _ = Exposition(awkward).text(accept)
+    lines = page.decode().split("\n")
+    ends = [at for at, line in enumerate(lines) if line == "# EOF"]
+    assert ends == ([len(lines) - 2] if accept == OPENMETRICS else [])
+    assert page.endswith(b"\n")
 
 
 def test_topic_with_the_name_of_the_others_is_among_them() -> None:
