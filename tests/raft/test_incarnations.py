@@ -4,10 +4,11 @@ only by admission."""
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 
-from dledger.protocol.messages.membership import Membership
+from dledger.protocol.messages.membership import Member, MemberRole, Membership
 from dledger.protocol.messages.peer import MemberRequest, MemberResponse, VoteRequest
 from dledger.raft import RaftNode, Ready
 from dledger.types import NO_INDEX, Index, NodeId, Role
@@ -298,6 +299,26 @@ def test_node_unknown_to_founding_is_not_admitted_and_does_not_found():
     assert "not_admitted" in events(ready)
     answered(node, N1, 101, is_empty=True)
     assert not node.membership.founded
+
+
+def test_node_that_does_not_count_reaches_the_members_where_they_are_now():
+    """A leader that came later, or moved, has to be let in and answered before it sends a log that
+    says where it is."""
+    node = lone(N1, 555)
+    older, newer = (
+        tuple(
+            Member(each, each, port, MemberRole.VOTER, number)
+            for number, each in enumerate((N0, N1, N2, NodeId("n3")))
+        )
+        for port in (1, 2)
+    )
+    question = message(MemberRequest, N1, N2, -1, incarnation=555, nonce=7)
+    said = told(question, N2, 102, FOUNDED, term=-1)
+    assert heard(node, replace(said, index=Index(7), members=newer)).members == newer
+    assert heard(node, replace(said, index=Index(6), members=older)).members is None
+    assert not node.is_admitted
+    assert not node.membership.listed, "it counts nobody by it"
+    assert not sent(node.tick(60_000), VoteRequest)
 
 
 @pytest.mark.parametrize("late", [{"nonce": 8}, {"asked": 99}])

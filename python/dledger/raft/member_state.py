@@ -62,7 +62,7 @@ class Machine(RaftState):
         self.removal = Removal(self)
         self.founding = Founding(self, now_ms, removal=self.removal)
         self._told = RoleChange(self.role, self.term, self.leader_id)
-        self._told_members = self.admission.members
+        self._told_members = self.admission.reached
         self.admission.on_list = self._relisted
 
     def become_candidate(self, term: Term, now_ms: int, wait_ms: int | None = None) -> None:
@@ -229,8 +229,8 @@ class Machine(RaftState):
             self._told = role = RoleChange(self.role, self.term, self.leader_id)
         membership = self.admission.take() if self.admission.unsaved else None
         members = None
-        if self.admission.members is not self._told_members:
-            self._told_members = members = self.admission.members
+        if (reached := self.admission.reached) is not self._told_members:
+            self._told_members = members = reached
         if not (
             out.append.runs
             or out.messages

@@ -19,9 +19,9 @@ class RulingAddresses:
 
 
 class GroupMembers:
-    """The newest list of members in this node's log; that of its settings while no entry has
-    changed them. The parts of a node ask it each time, or follow `NodeEvents.members`, which it
-    hears first."""
+    """The newest list of members in this node's log, or the one that it was told when it lost its
+    log; that of its settings while there is none. The parts of a node ask it each time, or follow
+    `NodeEvents.members`, which it hears first."""
 
     def __init__(self, group: GroupConfig, addresses: Callable[[], dict[NodeId, str]]) -> None:
         """``addresses``: those of the settings, ``host:port`` each; read again for each use. Of
@@ -42,7 +42,7 @@ class GroupMembers:
         self._listed = {member.id: member for member in listed}
 
     def follow(self, listed: tuple[Member, ...]) -> None:
-        """The newest list in the log is this one from now on; empty: none, the settings count."""
+        """The newest list is this one from now on; empty: there is none, the settings count."""
         former = {node: self.addresses_of(node) for node in self.reached}
         self._listed = {member.id: member for member in listed}
         self._leaving = {node: former[node] for node in former.keys() - set(self.ids)}
@@ -53,7 +53,7 @@ class GroupMembers:
 
     @property
     def is_listed(self) -> bool:
-        """Whether the list is the log's: two members may know different ones meanwhile."""
+        """Whether the list is not the settings': two members may know different ones meanwhile."""
         return bool(self._listed) or self.joins
 
     @property

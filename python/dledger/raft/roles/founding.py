@@ -49,6 +49,8 @@ class Founding:
         """The members that have said, since this process began to ask, that they know of no id."""
         self._told = 0
         """The incarnation that the group has in this node's place, once it was told."""
+        self._told_index = NO_INDEX
+        """The entry of the newest list that it was told since."""
         self.settled: Membership | None = None
         """The membership that leaves nothing to ask for, but to a candidate; compared by identity,
         at every input."""
@@ -202,6 +204,8 @@ class Founding:
             core.out.fact("founding_learned", of=response.local_id)
             return
         self._join(response)
+        if response.index > self._told_index:
+            self._told_index, core.admission.told = response.index, response.members
         if not self._told:
             self._told = bound.get(core.me, -1)
             core.out.fact(

@@ -67,6 +67,8 @@ class Admission:
         """Told when `members` is another list, or is committed."""
         self.members: tuple[Member, ...] = membership.listed
         """The newest list in the log, committed or not; empty: the founding's."""
+        self.told: tuple[Member, ...] = ()
+        """The list that another member told this one in this life, in which it does not count."""
         self.pending: Change | None = None
         """The change in this log that is not known to be committed."""
         self._log = log
@@ -88,6 +90,12 @@ class Admission:
     def is_admitted(self) -> bool:
         """Whether this very node is the incarnation that the group knows, in any role."""
         return self.knows(self.me, self.membership.incarnation)
+
+    @property
+    def reached(self) -> tuple[Member, ...]:
+        """Where the members are, by the log; while that has no list, by what it was told: to get
+        the log it must hear a leader that may have come later, and answer it where it is now."""
+        return self.members or self.told
 
     def of(self, node: NodeId) -> int | None:
         """The incarnation of ``node`` in the newest list; None when it has none there."""

@@ -123,8 +123,8 @@ class Ready:
     reads: tuple[ReadDone, ...] = ()
     role: RoleChange | None = None
     members: tuple[Member, ...] | None = None
-    """The newest list of members in the log is this one from now on; empty: that of the
-    settings."""
+    """Where the members are is told by this list from now on, the newest in the log, or what a node
+    without its log was told; empty: by the settings."""
     transfer: TransferDone | None = None
     facts: tuple[Fact, ...] = ()
 
