@@ -235,6 +235,21 @@ def test_refusals_of_one_kind_are_told_once_in_a_while_with_a_count() -> None:
     assert sum(counted) == 1002 + 2 * MOST_KINDS, "each is told or counted"
 
 
+@pytest.mark.parametrize("name", ["g" * 100_000, ["g" * 1000] * 100], ids=["text", "list"])
+def test_long_names_of_refused_requests_do_not_drive_out_other_events(name: Any) -> None:
+    kit = Kit()
+    kit.log.record("delete topic", principal=ALICE, address="h:1", topic="orders")
+    for number in range(2 * MOST_KINDS):
+        kit.log.record(
+            "hold retention", principal=ALICE, address="h:1", refused="no", group=name, n=number
+        )
+    kit.log.close()
+    assert kit.lines()[0]["event"] == "delete topic"
+    told = kit.lines()[1]["details"]["group"]
+    assert len(told) < 600
+    assert told.endswith(" characters)")
+
+
 def test_files_are_set_aside_at_their_size_and_the_oldest_goes() -> None:
     kit = Kit(max_bytes=1000, files=3)
     for n in range(60):

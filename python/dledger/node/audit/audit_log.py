@@ -22,6 +22,9 @@ logger: Final = logging.getLogger(AUDIT)
 Kind = tuple[str, Principal, str, str]
 """Event, principal, host and details of what was refused."""
 _REST: Final[Kind] = ("refused", Principal(""), "", "")
+MOST_TEXT: Final = 512
+"""Characters of one of the details of a refusal. No name that is taken is as long; long ones would
+fill the files, and drive out what they have."""
 
 
 class AuditLog:
@@ -67,6 +70,7 @@ class AuditLog:
             details: more of it by name, e.g. ``topic="orders"``.
         """
         if refused:
+            details = {name: _cut(value) for name, value in details.items()}
             host = address.rpartition(":")[0]
             kind = event, principal, host, json.dumps(details, default=str, sort_keys=True)
             if not self._refusals.is_told(kind):
@@ -149,3 +153,9 @@ class AuditLog:
         now_us = self._environment.wall_us()
         line = self._line("lines missing", f"Node:{self._node_id}", "", "done", now_us)
         return Line(json.dumps({**line, "details": {"lines": lines}}).encode(), now_us)
+
+
+def _cut(value: Any) -> Any:
+    """No more than `MOST_TEXT` characters of it, and how many it has."""
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return value if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}... ({len(text):,} characters)"
