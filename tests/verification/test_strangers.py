@@ -111,7 +111,7 @@ def test_client_wait_above_three_times_or_few_requests_is_a_problem() -> None:
     crowd = Part("crowd", {}, [1.0] * 1000, [2.1] * 1000, slower=2.0)
     crowd.judge()
     assert len(crowd.problems) == 1
-    beside = Part("crowd", {}, crowd.quiet, crowd.attacked, slower=2.0, busy_ms=1.1)
+    beside = Part("crowd", {}, crowd.quiet, crowd.attacked, slower=2.0, bare_ms=1.1)
     beside.judge()
     assert beside.problems == []
     few = Part("flood", {}, [1.0] * 299, [1.0] * 300)

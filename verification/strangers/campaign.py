@@ -24,6 +24,7 @@ from verification.result import result
 from verification.strangers.certificates import Authority
 from verification.strangers.healthy import Healthy, p99
 from verification.strangers.nodes import GROUP, Nodes
+from verification.strangers.sinks import Sinks
 from verification.strangers.users import Intrude, same_user
 
 MEMORY_MIB: Final = 300.0
@@ -64,6 +65,10 @@ SMALL: Final = Sizes(1, 2.0, 3_000, 100, 120, 30, hellos=500, unfinished=10, com
 """For the ordinary test suite, which measures no times."""
 
 
+BARE_TOO: Final = ("crowd", "flood")
+"""Attacks that take much of a machine whatever is attacked: they are also made on servers that
+throw away what they read."""
+AT_BARE: Final = " at bare servers"
 COME_IN: Final = ("idle", "unproven")
 """Attacks on the places of others: while they last, a new client and a member must get in."""
 LARGE: Final = "large"
@@ -71,7 +76,6 @@ LARGE: Final = "large"
 LARGE_RECORDS: Final = 64
 """Of a MiB each."""
 ALL: Final = (
-    "busy",
     "slow",
     "deaf",
     "polls",
@@ -96,19 +100,18 @@ class Part:
     attacked: list[float] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     slower: float = SLOWER
-    busy_ms: float = 0.0
-    """The p99 beside a stranger of as many processors that leaves the nodes alone, where it counts:
-    a crowd of other machines would take none of the nodes'."""
+    bare_ms: float = 0.0
+    """The p99 beside the same attack on bare servers, where that is made too: strangers on other
+    machines would take none of the nodes' processors."""
 
     @property
     def is_judged(self) -> bool:
-        """All but the one that takes a processor and leaves the nodes alone: it shows what of the
-        waits is the machine's."""
-        return self.name != "busy"
+        """All but those on bare servers: they show what of the waits is the machine's."""
+        return not self.name.endswith(AT_BARE)
 
     def judge(self) -> None:
         """A healthy client may wait `slower` times as long (p99)."""
-        quiet_ms, attacked_ms = max(p99(self.quiet), self.busy_ms), p99(self.attacked)
+        quiet_ms, attacked_ms = max(p99(self.quiet), self.bare_ms), p99(self.attacked)
         if min(len(self.quiet), len(self.attacked)) < LEAST_SAMPLES:
             self.problems.append(
                 f"only {len(self.quiet)} requests quiet and {len(self.attacked)} attacked"
@@ -167,9 +170,9 @@ class Campaign:
         leader = NodeId(next(iter(nodes.status().values()))["leader_id"])
         each, one = dict(nodes.addresses), {leader: nodes.addresses[leader]}
         plan: dict[str, int] = {
-            "busy": 1, "slow": sizes.unfinished, "deaf": sizes.unfinished,
-            "polls": sizes.unfinished, "idle": sizes.connections, "crowd": sizes.crowd,
-            "unproven": sizes.hellos, "flood": sizes.commands, "liar": sizes.messages,
+            "slow": sizes.unfinished, "deaf": sizes.unfinished, "polls": sizes.unfinished,
+            "idle": sizes.connections, "crowd": sizes.crowd, "unproven": sizes.hellos,
+            "flood": sizes.commands, "liar": sizes.messages,
         }  # fmt: skip
         topic_id = 0
         for name, count in plan.items():
@@ -181,6 +184,13 @@ class Campaign:
                     more += ["--topic-id", str(topic_id)]
                 if name == "crowd":
                     more += ["--unfinished", str(sizes.crowd_unfinished)]
+                if self.timed and name in BARE_TOO:
+                    with Sinks(at) as bare:
+                        label = name + AT_BARE
+                        part = self._attack(
+                            nodes, healthy, name, bare.addresses, *more, label=label
+                        )
+                        self._end(part, nodes)
                 part = self._attack(nodes, healthy, name, at, *more)
                 if name in COME_IN:
                     self._beside(
@@ -210,9 +220,9 @@ class Campaign:
         achieved, part = Counter[str](), Part(label or name, {})
         if name == "crowd":
             part.slower = CROWD_SLOWER
-            part.busy_ms = max(
-                (p99(one.attacked) for one in self.parts if one.name == "busy"), default=0.0
-            )
+        part.bare_ms = max(
+            (p99(one.attacked) for one in self.parts if one.name == name + AT_BARE), default=0.0
+        )
         before = nodes.begin_peak()
         healthy.take()
         for number in range(self.sizes.rounds):

@@ -120,16 +120,6 @@ def unproven(wanted: argparse.Namespace) -> dict[str, Any]:
     return dict(counts)
 
 
-def busy(wanted: argparse.Namespace) -> dict[str, Any]:
-    """Make the commands of a flood and send none: how much of the waits is that this takes a
-    processor."""
-    end, made = time.monotonic() + wanted.seconds, 0
-    while time.monotonic() < end:
-        encode(ExecuteRequest(command=command(made)), made + 2)
-        made += 1
-    return {"commands not sent": made}
-
-
 def idle(wanted: argparse.Namespace) -> dict[str, Any]:
     """Open connections, say hello on half of them, and do nothing for a while."""
     opened = connections(wanted, lambda number: hello(wanted.group) if number % 2 else b"")
@@ -292,7 +282,7 @@ def path(wanted: argparse.Namespace) -> dict[str, Any]:
 
 ATTACKS: Final[dict[str, Callable[[argparse.Namespace], dict[str, Any]]]] = {
     "files": files, "liar": liar, "unproven": unproven, "idle": idle, "slow": slow, "flood": flood,
-    "path": path, "busy": busy, "deaf": deaf, "polls": polls, "crowd": crowd,
+    "path": path, "deaf": deaf, "polls": polls, "crowd": crowd,
 }  # fmt: skip
 
 
