@@ -24,7 +24,7 @@ from verification.result import result
 from verification.strangers.certificates import Authority
 from verification.strangers.healthy import Healthy, p99
 from verification.strangers.nodes import GROUP, Nodes
-from verification.strangers.sinks import Sinks
+from verification.strangers.sinks import sinks
 from verification.strangers.users import Intrude, same_user
 
 MEMORY_MIB: Final = 300.0
@@ -185,11 +185,9 @@ class Campaign:
                 if name == "crowd":
                     more += ["--unfinished", str(sizes.crowd_unfinished)]
                 if self.timed and name in BARE_TOO:
-                    with Sinks(at) as bare:
+                    with sinks(at) as bare:
                         label = name + AT_BARE
-                        part = self._attack(
-                            nodes, healthy, name, bare.addresses, *more, label=label
-                        )
+                        part = self._attack(nodes, healthy, name, bare, *more, label=label)
                         self._end(part, nodes)
                 part = self._attack(nodes, healthy, name, at, *more)
                 if name in COME_IN:
@@ -218,10 +216,11 @@ class Campaign:
         """Quiet and attacked in turn, and the state of the group afterwards."""
         terms, errors = nodes.terms(), len(healthy.errors)
         achieved, part = Counter[str](), Part(label or name, {})
-        if name == "crowd":
+        if part.name == "crowd":
             part.slower = CROWD_SLOWER
         part.bare_ms = max(
-            (p99(one.attacked) for one in self.parts if one.name == name + AT_BARE), default=0.0
+            (p99(one.attacked) for one in self.parts if one.name == part.name + AT_BARE),
+            default=0.0,
         )
         before = nodes.begin_peak()
         healthy.take()
@@ -232,7 +231,7 @@ class Campaign:
             time.sleep(SETTLE_S)
             part.attacked += healthy.take()
         part.achieved = dict(achieved)
-        if name == "crowd":
+        if part.name == "crowd":
             grown = part.achieved["MiB more"] = nodes.growth_mib(before)
             if grown > CROWD_MIB:
                 part.problems.append(f"a node grew by {grown:.0f} MiB, over {CROWD_MIB:.0f}")
@@ -376,7 +375,7 @@ class Campaign:
             command="make strangers",
             ok=not problems,
             figures={
-                "attacks": len(self.parts),
+                "attacks": sum(part.is_judged for part in self.parts),
                 "uid of the nodes": os.getuid(),
                 "uid of the strangers": self.stranger,
                 "MiB at most in a node": peak,

@@ -5,12 +5,11 @@ servers at all."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import subprocess
 import sys
-from collections.abc import Iterable
-from types import TracebackType
-from typing import Final, Self
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from subprocess import PIPE, Popen
+from typing import Final
 
 from dledger.net.loop import run
 from dledger.types import NodeId
@@ -39,38 +38,21 @@ async def serve() -> None:
     await server.serve_forever()
 
 
-class Sinks:
-    """Such a server, in a process of its own, for each of these nodes; a context manager.
-
-    Attributes:
-        addresses: of each, by the node in whose place it is.
-    """
-
-    def __init__(self, nodes: Iterable[NodeId]) -> None:
-        line = [sys.executable, "-m", "verification.strangers.sinks"]
-        self._processes = {
-            name: subprocess.Popen(line, stdout=subprocess.PIPE, text=True) for name in nodes
-        }
-        self.addresses: dict[NodeId, str] = {}
-
-    def __enter__(self) -> Self:
-        for name, process in self._processes.items():
+@contextmanager
+def sinks(nodes: Iterable[NodeId]) -> Iterator[dict[NodeId, str]]:
+    """Such a server, in a process of its own, for each of these nodes; its address, by the node in
+    whose place it is."""
+    line = [sys.executable, "-m", "verification.strangers.sinks"]
+    with ExitStack() as running:
+        addresses = {}
+        for name in nodes:
+            process = running.enter_context(Popen(line, stdout=PIPE, text=True))
+            running.callback(process.kill)
             assert process.stdout is not None
-            self.addresses[name] = f"127.0.0.1:{int(process.stdout.readline())}"
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        for process in self._processes.values():
-            process.kill()
-            with process:
-                process.wait()
+            addresses[name] = f"127.0.0.1:{int(process.stdout.readline())}"
+        yield addresses
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt):
         run(serve())
